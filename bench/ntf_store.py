@@ -18,7 +18,7 @@ from typing import Final
 
 from bench.results import Result, show
 from tocsin.crypto.keys import Ed25519PrivateKey
-from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.interface import NtfStore, WantedPage
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.postgres.postgres_store import open_ntf_postgres_store
@@ -118,7 +118,7 @@ async def pauses(subscriptions: int) -> list[Result]:
         ("used_routers", store.used_routers),
         (
             "a page of 90,000 queues",
-            lambda: store.queues_to_subscribe(ROUTER, None, 90_000, with_associated=False),
+            lambda: store.queues_to_subscribe(ROUTER, WantedPage(None, 90_000, with_associated=False)),
         ),
         ("disconnected", lambda: store.disconnected(ROUTER)),
         ("counts", store.counts),

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import json
 import os
 import socket
@@ -23,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,14 +117,14 @@ class Sealer:
     def __init__(self) -> None:
         self._key = box_key(X25519PrivateKey(os.urandom(32)).agree(X25519PrivateKey(os.urandom(32)).public))
 
-    def payload(self) -> bytes:
+    def push(self) -> MessagePush:
         nonce = os.urandom(24)
-        return push_json(MessagePush(nonce, seal(self._key, nonce, pad(b"notifications", PADDED_BYTES))))
+        return MessagePush(nonce, seal(self._key, nonce, pad(b"notifications", PADDED_BYTES)))
 
 
-def request_to(token: bytes, payload: bytes) -> PushRequest:
+def request_to(token: bytes, push: MessagePush) -> PushRequest:
     return PushRequest(
-        token, payload, Urgency.ALERT, "4ab13bbb-9ab4-4b86-a2ac-9d3a7ab1f41d", int(time.time()) + 3600
+        token, push, Urgency.ALERT, "4ab13bbb-9ab4-4b86-a2ac-9d3a7ab1f41d", int(time.time()) + 3600
     )
 
 
@@ -146,12 +146,11 @@ class Batch:
 
 async def push_all(provider: Provider, tokens: Sequence[bytes]) -> None:
     """Push once to each token, AT_ONCE at a time. What a provider has no room for is tried again."""
-    sealer, waiting = Sealer(), list(tokens)
+    sealer, waiting = Sealer(), deque(tokens)
     while waiting:
-        now, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
-        batch = Batch(len(now))
-        for token in now:
-            provider.submit(request_to(token, sealer.payload()), partial(batch.note, token))
+        batch = Batch(min(AT_ONCE, len(waiting)))
+        for token in [waiting.popleft() for _ in range(min(AT_ONCE, len(waiting)))]:
+            provider.submit(request_to(token, sealer.push()), partial(batch.note, token))
         await batch.done.wait()
         waiting += batch.failed
 
@@ -234,7 +233,7 @@ def http2_floor(services: Services, pushes: int) -> float:
         for _ in range(pushes // AT_ONCE):
             parts = []
             for _ in range(AT_ONCE):
-                body = sealer.payload()
+                body = push_json(sealer.push())
                 parts += [
                     frame_head(len(header), FrameType.HEADERS, END_HEADERS, stream),
                     header,
@@ -260,11 +259,12 @@ def web_floor(services: Services, hosts: int, pushes_for_host: int, *, connected
             if connected:
                 began = time.process_time()
             for _ in range(pushes_for_host):
-                content = base64.urlsafe_b64decode(
-                    json.loads(sealer.payload())["notificationData"]["message"]
-                )
                 body = seal_web_push(
-                    content, receiver, os.urandom(32), os.urandom(16), padded_to=PADDED_CONTENT_BYTES
+                    sealer.push().sealed,
+                    receiver,
+                    os.urandom(32),
+                    os.urandom(16),
+                    padded_to=PADDED_CONTENT_BYTES,
                 )
                 line = b"POST / HTTP/1.1\r\nContent-Length: %d\r\nX: " % len(body)
                 sock.sendall(

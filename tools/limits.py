@@ -18,7 +18,7 @@ from tocsin.ntf_router.fleet import shared_pushes
 from tocsin.ntf_router.session import rates
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics import counters
-from tocsin.ntf_router.subscriber import queue_subscriptions, recent_notifications, router_addresses
+from tocsin.ntf_router.subscriber import notifications, queue_subscriptions, router_addresses
 from tocsin.operate import active_queues
 from tocsin.protocol import addresses, authorization
 from tocsin.push.http2 import exchange, push_provider
@@ -451,10 +451,10 @@ NTF_LIMITS: Final = (
         *("the oldest are not told again if that instance is gone", "SharedPushes._codes"),
     ),
     _fixed(
-        recent_notifications.MOST,
+        notifications.MOST_RECENT,
         *("Notifications that are recognised when they come again", Scope.HOST),
         *("the older half is forgotten", "RecentNotifications._newer", "RecentNotifications._older"),
-        bound=lambda _settings: recent_notifications.MOST + MAX_ITEMS,
+        bound=lambda _settings: notifications.MOST_RECENT + MAX_ITEMS,
     ),
     _set(
         *(_NTF, "max_tokens", "Device tokens", Scope.ROUTER),

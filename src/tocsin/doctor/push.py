@@ -12,7 +12,7 @@ from tocsin.doctor.findings import DoctorSettings, Finding, bad, ok, skipped, wa
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.providers import opened_providers, served_settings, service_account, vapid_key
 from tocsin.ntf_router.settings.settings import NtfSettings
-from tocsin.protocol.ntf.pushes import CheckMessagesPush, push_json
+from tocsin.protocol.ntf.pushes import CheckMessagesPush
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.fcm.client import FcmProvider
 from tocsin.push.provider import (
@@ -123,8 +123,8 @@ async def _test_providers(apns: ApnsSettings, fcm: FcmSettings | None) -> list[F
                 outcome = await provider.send(push)
                 findings.append(outcome_finding(name.text, outcome, with_key=apns.key_file is not None))
             elif isinstance(provider, FcmProvider):
-                payload = push_json(CheckMessagesPush())
-                push = PushRequest(NO_REGISTRATION, payload, Urgency.BACKGROUND, str(uuid.uuid4()), expires)
+                check, push_id = CheckMessagesPush(), str(uuid.uuid4())
+                push = PushRequest(NO_REGISTRATION, check, Urgency.BACKGROUND, push_id, expires)
                 findings.append(firebase_finding(await provider.send(push)))
     return findings
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from typing import Final
+from typing import Final, Protocol
 
 from tocsin.errors import StoreError, StoreUnavailable
 
@@ -34,6 +34,33 @@ logger = logging.getLogger(__name__)
 def next_delay(delay: float) -> float:
     """Return the pause before the next attempt; `delay` was the last one, or 0."""
     return min(max(delay * 2, FIRST_DELAY), LAST_DELAY)
+
+
+class Durability(Protocol):
+    """What makes changes durable: a journal, and a store that has one."""
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether there are changes that a commit could make durable."""
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why changes do not become durable at the moment, or None if they do. Make no changes meanwhile."""
+
+    async def ready(self) -> None:
+        """Return when there is no trouble. Raises StoreError if that takes too long."""
+
+    async def commit(self) -> None:
+        """Return when every change made before this call is durable. Raises StoreError if that fails.
+
+        Raises StoreUnavailable if it takes too long; the changes may become durable later.
+        """
+
+    async def until_durable(self) -> None:
+        """Return when every change made before this call is durable, however long that takes.
+
+        Raises StoreError if it will never be.
+        """
 
 
 class Commits(ABC):

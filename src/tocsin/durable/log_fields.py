@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from binascii import Error as Base64Error
 from binascii import a2b_base64
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from tocsin.errors import StoreError
 from tocsin.wire.base64url import base64url_bytes
@@ -12,6 +14,8 @@ from tocsin.wire.base64url import base64url_bytes
 # The standard alphabet's two special characters are mapped to one that no decoder accepts.
 _TO_STANDARD: Final = bytes.maketrans(b"-_+/", b"+/\0\0")
 _MAX_DIGITS: Final = 18
+
+T = TypeVar("T")
 
 encode_field: Final = base64url_bytes
 """Write a field as base64url with padding."""
@@ -83,6 +87,68 @@ def exactly(words: list[bytes], count: int) -> list[bytes]:
     if len(words) != count:
         raise BadLogLine(f"{len(words)} fields instead of {count}")
     return words
+
+
+def with_rest(words: list[bytes], count: int) -> list[bytes]:
+    """Return so many words. The last one reaches to the end of the line, spaces included."""
+    if len(words) > count:
+        words = [*words[: count - 1], b" ".join(words[count - 1 :])]
+    return exactly(words, count)
+
+
+@dataclass(frozen=True, slots=True)
+class WordForm(Generic[T]):
+    """A value as one word of a line."""
+
+    encode: Callable[[T], bytes]
+    decode: Callable[[bytes], T]
+    """Raises BadLogLine."""
+
+
+FIELD: Final = WordForm(encode_field, decode_field)
+FIELDS: Final = WordForm(encode_fields, decode_fields)
+NUMBER: Final = WordForm(encode_number, decode_number)
+
+
+class LineOfWords:
+    """A line with a tag and a word for each field. Subclasses are dataclasses, with a form for each field."""
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]]
+    tag: ClassVar[bytes]
+    forms: ClassVar[tuple[WordForm[Any], ...]]
+
+    def encode(self) -> bytes:
+        words = [self.tag]
+        for form, name in zip(self.forms, self.__match_args__):  # noqa: B905 - `strict` takes longer
+            words.append(form.encode(getattr(self, name)))
+        return b" ".join(words)
+
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        make: Callable[..., Self] = cls
+        forms = cls.forms
+        if len(words) != len(forms):
+            exactly(words, len(forms))
+        return make(*[form.decode(word) for form, word in zip(forms, words)])  # noqa: B905 - as above
+
+
+class DecodesWords(Protocol):
+    @classmethod
+    def decode(cls, words: list[bytes]) -> Self:
+        """Read the words after the tag. Raises BadLogLine."""
+
+
+L = TypeVar("L", bound=DecodesWords)
+
+
+def decode_line(line: bytes, kinds: Mapping[bytes, type[L]]) -> L:
+    """Decode a line whose tag says its kind. Raises BadLogLine."""
+    words = line.split(b" ")
+    kind = kinds.get(words.pop(0))
+    if kind is None:
+        raise not_known("unknown kind of record")
+    return kind.decode(words)
 
 
 class OptionalFields:

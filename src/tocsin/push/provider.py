@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from tocsin.protocol.ntf.pushes import Push, push_json
 from tocsin.protocol.ntf.statuses import InvalidReason
 
 
@@ -26,7 +27,8 @@ class PushRequest(NamedTuple):
     """A push to a device. A tuple, because every push creates one."""
 
     device_token: bytes
-    payload: bytes
+    contents: Push | bytes
+    """What the device gets: each provider has a form for it. Bytes are a payload for Apple, as they are."""
     urgency: Urgency
     push_id: str
     """A UUID that is the same for repeats of the push, so that they can be recognised."""
@@ -34,8 +36,14 @@ class PushRequest(NamedTuple):
     """Unix time until which the provider keeps the push for a device that is offline."""
 
     def __repr__(self) -> str:
-        """Omit the device token and the payload."""
+        """Omit the device token and the contents."""
         return f"PushRequest({self.urgency}, {self.push_id})"
+
+    @property
+    def payload(self) -> bytes:
+        """Return the contents as JSON for Apple."""
+        contents = self.contents
+        return contents if isinstance(contents, bytes) else push_json(contents)
 
 
 @dataclass(frozen=True, slots=True)

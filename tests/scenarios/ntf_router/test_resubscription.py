@@ -22,9 +22,9 @@ from tests.unit.ntf_router.store.opened_stores import postgres_store
 from tocsin.errors import StoreError
 from tocsin.ntf_router.settings.settings import SubscriberSettings
 from tocsin.ntf_router.store import retry
-from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.interface import NtfStore, SubscriptionPage, WantedPage
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.records import ReceivedNotification, SubscriptionPage, WantedRouter
+from tocsin.ntf_router.store.records import ReceivedNotification, WantedRouter
 from tocsin.ntf_router.subscriber import queue_subscriptions, smp_subscribers
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState
@@ -122,13 +122,10 @@ class Paging(NtfMemoryStore):
         super().__init__()
         self.pages: list[tuple[bool, int, int]] = []
 
-    async def queues_to_subscribe(
-        self, *arguments: Any, with_associated: bool, first: Sequence[bytes] = ()
-    ) -> SubscriptionPage:
-        page = await super().queues_to_subscribe(*arguments, with_associated=with_associated, first=first)
-        _, after, limit = arguments
-        self.pages.append((after is None, limit, len(page.queues)))
-        return page
+    async def queues_to_subscribe(self, router: RouterLocation, page: WantedPage) -> SubscriptionPage:
+        found = await super().queues_to_subscribe(router, page)
+        self.pages.append((page.after is None, page.limit, len(found.queues)))
+        return found
 
 
 async def test_N19_queues_are_read_page_by_page_and_subscribed_batch_by_batch() -> None:
@@ -315,20 +312,10 @@ class SlowStore(NtfMemoryStore):
         self.gate = asyncio.Event()
         self.asked = 0
 
-    async def queues_to_subscribe(
-        self,
-        router: RouterLocation,
-        after: bytes | None,
-        limit: int,
-        *,
-        with_associated: bool,
-        first: Sequence[bytes] = (),
-    ) -> SubscriptionPage:
+    async def queues_to_subscribe(self, router: RouterLocation, page: WantedPage) -> SubscriptionPage:
         self.asked += 1
         await self.gate.wait()
-        return await super().queues_to_subscribe(
-            router, after, limit, with_associated=with_associated, first=first
-        )
+        return await super().queues_to_subscribe(router, page)
 
 
 async def test_a_queue_that_comes_during_a_round_is_subscribed_once() -> None:

@@ -21,7 +21,7 @@ from tocsin.ntf_router import running_router as service
 from tocsin.ntf_router.store import retry
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
-from tocsin.ntf_router.store.records import NotRecorded, Recorded
+from tocsin.ntf_router.store.records import Results
 from tocsin.ntf_router.subscriber import smp_subscriber
 from tocsin.ntf_router.subscriber.queue_subscriptions import QueueSubscriptions
 from tocsin.protocol.error_codes import StoreFault
@@ -275,7 +275,7 @@ class HeldStore(NtfMemoryStore):
         super().__init__()
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
 
-    async def add_notifications(self, *arguments: Any) -> list[Recorded | NotRecorded]:
+    async def add_notifications(self, *arguments: Any) -> Results:
         self.begun.set()
         await self.go_on.wait()
         return await super().add_notifications(*arguments)

@@ -237,5 +237,5 @@ def test_lines_of_the_store_log_keep_the_token(form: WebPushForm) -> None:
     assert TokenReplaced.decode(arguments(replaced.encode())) == replaced
 
 
-def arguments(line: bytes) -> bytes:
-    return line.partition(b" ")[2]
+def arguments(line: bytes) -> list[bytes]:
+    return line.split(b" ")[1:]

@@ -20,7 +20,7 @@ from tests.doubles.web_push_service import HANG_UP, STALL, Answer, Raw, WebPushP
 from tests.doubles.web_push_service import Behaviour as WebPushBehaviour
 from tests.unit.push.fcm.stage import REGISTRATION, HeldTime, account_of, fcm_settings
 from tests.unit.push.webpush.stage import KEY, web_push_settings
-from tocsin.protocol.ntf.pushes import MessagePush, push_json
+from tocsin.protocol.ntf.pushes import MessagePush
 from tocsin.protocol.ntf.web_push_tokens import WebPushForm
 from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.apns.request import ProviderToken
@@ -69,7 +69,7 @@ class Place(ABC):
     def request(self, device: int) -> PushRequest:
         return PushRequest(
             self.token(device),
-            push_json(PUSH),
+            PUSH,
             Urgency.ALERT,
             str(uuid.uuid4()),
             int(self.clock.time) + 3600,

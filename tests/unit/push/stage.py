@@ -24,7 +24,7 @@ PUSH: Final = PushRequest(
 
 
 def push_to(device_token: bytes, payload: bytes = PAYLOAD) -> PushRequest:
-    return PUSH._replace(device_token=device_token, payload=payload)
+    return PUSH._replace(device_token=device_token, contents=payload)
 
 
 @dataclass(slots=True)

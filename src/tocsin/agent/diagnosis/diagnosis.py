@@ -10,15 +10,7 @@ from typing import Final
 
 from tocsin.agent.agent import Agent
 from tocsin.agent.diagnosis.evidence import Evidence, Reached
-from tocsin.agent.diagnosis.findings import (
-    FindingSubject,
-    FindingVerdict,
-    NotificationFinding,
-    Repair,
-    ok,
-    unknown,
-    wrong,
-)
+from tocsin.agent.diagnosis.findings import FindingSubject, FindingVerdict, NotificationFinding, Repair
 from tocsin.agent.diagnosis.subscription import subscription_finding
 from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind
 from tocsin.agent.store.interface import AgentStore
@@ -59,15 +51,15 @@ def diagnosis(evidence: Evidence) -> list[NotificationFinding]:
 def _connection(evidence: Evidence) -> NotificationFinding:
     subject = FindingSubject.CONNECTION
     if evidence.queue is None:
-        return wrong(
-            subject, "The connection has no queue to receive messages.", "Delete it and connect again."
+        return subject.wrong(
+            "The connection has no queue to receive messages.", "Delete it and connect again."
         )
     if not evidence.connection.notifications:
         step = f"Run `tocsin agent unmute {evidence.connection.connection_id}`."
-        return wrong(subject, "Notifications of this connection are switched off.", step)
+        return subject.wrong("Notifications of this connection are switched off.", step)
     if evidence.connection.minimum is not MinimumPriority.ALL:
-        return ok(subject, "Notifications of this connection are wanted for mentions and replies only.")
-    return ok(subject, "Notifications of this connection are wanted.")
+        return subject.ok("Notifications of this connection are wanted for mentions and replies only.")
+    return subject.ok("Notifications of this connection are wanted.")
 
 
 # The token
@@ -80,35 +72,30 @@ _CODE_AGAIN: Final = f"{_VERIFY} If none came, --fix asks for another."
 def _token(evidence: Evidence) -> NotificationFinding:
     subject, token = FindingSubject.TOKEN, evidence.token
     if token is None:
-        return wrong(subject, "No device token is registered.", _REGISTER)
+        return subject.wrong("No device token is registered.", _REGISTER)
     if token.mode is NotificationMode.PERIODIC:
-        return wrong(
-            subject,
+        return subject.wrong(
             "The token is in periodic mode: pushes wake the device occasionally, not for every message.",
             "Run `tocsin agent register` with --mode instant, if that is what you want.",
         )
     match token.action:
         case RegistrationDue():
-            return wrong(
-                subject, "The registration is not finished.", _REGISTER, repair=Repair.REGISTER_TOKEN
-            )
+            return subject.wrong("The registration is not finished.", _REGISTER, repair=Repair.REGISTER_TOKEN)
         case VerificationDue():
-            return wrong(
-                subject,
+            return subject.wrong(
                 "The code was received, but the NTF router has not confirmed it.",
                 _REGISTER,
                 repair=Repair.REGISTER_TOKEN,
             )
-    return ok(subject, f"The token is registered for instant notifications; it was {_said(token.status)}.")
+    return subject.ok(f"The token is registered for instant notifications; it was {_said(token.status)}.")
 
 
 def _token_at_router(evidence: Evidence) -> NotificationFinding:
     subject, status = FindingSubject.TOKEN_AT_ROUTER, evidence.token_status
     if evidence.token is None or evidence.token.token_id is None:
-        return unknown(subject, "There is no registered token to ask about.", _REGISTER)
+        return subject.unknown("There is no registered token to ask about.", _REGISTER)
     if isinstance(status, TocsinError) and error_kind(status) is ErrorKind.AUTH:
-        return wrong(
-            subject,
+        return subject.wrong(
             "The NTF router no longer knows the token.",
             "Run this with --fix, or `tocsin agent register` again.",
             repair=Repair.REGISTER_TOKEN,
@@ -116,10 +103,10 @@ def _token_at_router(evidence: Evidence) -> NotificationFinding:
     if status is None or isinstance(status, TocsinError):
         return _not_asked(subject, "the NTF router", status)
     if status == ACTIVE:
-        return ok(subject, "The NTF router says that the token is ACTIVE.")
+        return subject.ok("The NTF router says that the token is ACTIVE.")
     text = f"The NTF router says that the token is {_said(status)}."
     step = _INVALID_STEP if status.state is TokenState.INVALID else _CODE_AGAIN
-    return wrong(subject, text, step, repair=Repair.REGISTER_TOKEN)
+    return subject.wrong(text, step, repair=Repair.REGISTER_TOKEN)
 
 
 _INVALID_STEP: Final = "Register the device token that the provider issues now; --fix tries the present one."
@@ -135,18 +122,18 @@ _REASONS: Final[dict[InvalidReason | None, str]] = {
 def _provider(evidence: Evidence) -> NotificationFinding:
     subject, status = FindingSubject.PROVIDER, evidence.token_status
     if not isinstance(status, TokenStatus):
-        return unknown(subject, "Only the NTF router knows what the push provider says.")
+        return subject.unknown("Only the NTF router knows what the push provider says.")
     match status.state:
         case TokenState.INVALID:
             text = f"The push provider refused the device token: {_REASONS[status.reason]}."
-            return wrong(subject, text, _INVALID_STEP)
+            return subject.wrong(text, _INVALID_STEP)
         case TokenState.ACTIVE:
-            return ok(subject, "The push provider accepted the device token; the verification push arrived.")
+            return subject.ok("The push provider accepted the device token; the verification push arrived.")
         case TokenState.CONFIRMED:
-            return unknown(subject, "The push provider accepted the verification push.", _VERIFY)
+            return subject.unknown("The push provider accepted the verification push.", _VERIFY)
         case TokenState.EXPIRED:
-            return unknown(subject, "The token was not used for a long time.", _REGISTER)
-    return unknown(subject, "The push provider has not accepted the verification push yet.")
+            return subject.unknown("The token was not used for a long time.", _REGISTER)
+    return subject.unknown("The push provider has not accepted the verification push yet.")
 
 
 def _said(status: TokenStatus) -> str:
@@ -162,18 +149,18 @@ def _router(
     subject = FindingSubject.NTF_ROUTER if scheme is Scheme.NTF else FindingSubject.SMP_ROUTER
     if location is None or reached is None:
         missing = "token" if scheme is Scheme.NTF else "queue"
-        return unknown(subject, f"There is no {scheme.upper()} router to ask, because there is no {missing}.")
+        return subject.unknown(f"There is no {scheme.upper()} router to ask, because there is no {missing}.")
     name = RouterAddress(scheme, location).name
     if isinstance(reached, TocsinError):
         step = f"Try `tocsin ping {location.text(scheme)}`. The agent continues when the router is back."
-        return wrong(subject, f"The {scheme.upper()} router {name} cannot be reached: {reached}.", step)
+        return subject.wrong(f"The {scheme.upper()} router {name} cannot be reached: {reached}.", step)
     times = f"{reached.connect_seconds * 1000:.0f} ms to connect, PING {reached.ping_seconds * 1000:.0f} ms"
-    return ok(subject, f"The {scheme.upper()} router {name} answers: {times}.")
+    return subject.ok(f"The {scheme.upper()} router {name} answers: {times}.")
 
 
 def _not_asked(subject: FindingSubject, whom: str, error: TocsinError | None) -> NotificationFinding:
     because = "it could not be reached" if error is None else str(error)
-    return unknown(subject, f"{whom[0].upper()}{whom[1:]} did not answer the question: {because}.")
+    return subject.unknown(f"{whom[0].upper()}{whom[1:]} did not answer the question: {because}.")
 
 
 # The queue
@@ -182,31 +169,29 @@ def _not_asked(subject: FindingSubject, whom: str, error: TocsinError | None) ->
 def _credentials(evidence: Evidence) -> NotificationFinding:
     subject, queue, found = FindingSubject.CREDENTIALS, evidence.queue, evidence.queue_information
     if queue is None:
-        return unknown(subject, "There is no queue.")
+        return subject.unknown("There is no queue.")
     if isinstance(found, TocsinError) and error_kind(found) is ErrorKind.AUTH:
-        return wrong(
-            subject,
+        return subject.wrong(
             "The SMP router no longer knows the queue: messages to it are lost.",
             "Delete the connection and connect again.",
         )
     wanted = evidence.connection.notifications
     if queue.notifier is None and wanted:
-        return wrong(
-            subject, "The queue has no notifier credentials here.", _FIX, repair=Repair.RECREATE_SUBSCRIPTION
+        return subject.wrong(
+            "The queue has no notifier credentials here.", _FIX, repair=Repair.RECREATE_SUBSCRIPTION
         )
     if not isinstance(found, QueueInformation):
         return _not_asked(subject, "the SMP router", found)
     waiting = f"{found.size} messages wait in it" if found.size != 1 else "1 message waits in it"
     if not found.notifier and wanted:
-        return wrong(
-            subject,
+        return subject.wrong(
             f"The SMP router has no notifier credentials for the queue; {waiting}.",
             _FIX,
             repair=Repair.RECREATE_SUBSCRIPTION,
         )
     if not found.notifier:
-        return ok(subject, f"The queue has no notifier credentials, as it should be; {waiting}.")
-    return ok(subject, f"The queue has notifier credentials at the SMP router; {waiting}.")
+        return subject.ok(f"The queue has no notifier credentials, as it should be; {waiting}.")
+    return subject.ok(f"The queue has notifier credentials at the SMP router; {waiting}.")
 
 
 _FIX: Final = "Run this with --fix."

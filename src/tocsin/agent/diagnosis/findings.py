@@ -22,6 +22,15 @@ class FindingSubject(StrEnum):
     CREDENTIALS = "notifier credentials"
     SUBSCRIPTION = "subscription"
 
+    def ok(self, text: str) -> NotificationFinding:
+        return NotificationFinding(self, FindingVerdict.OK, text)
+
+    def wrong(self, text: str, next_step: str, *, repair: Repair | None = None) -> NotificationFinding:
+        return NotificationFinding(self, FindingVerdict.WRONG, text, next_step, repair)
+
+    def unknown(self, text: str, next_step: str = "") -> NotificationFinding:
+        return NotificationFinding(self, FindingVerdict.UNKNOWN, text, next_step)
+
 
 class Repair(StrEnum):
     REGISTER_TOKEN = "register the token again"  # noqa: S105 - as above
@@ -38,17 +47,3 @@ class NotificationFinding:
     """A step for a person."""
     repair: Repair | None = None
     """A repair by the agent itself."""
-
-
-def ok(subject: FindingSubject, text: str) -> NotificationFinding:
-    return NotificationFinding(subject, FindingVerdict.OK, text)
-
-
-def wrong(
-    subject: FindingSubject, text: str, next_step: str, *, repair: Repair | None = None
-) -> NotificationFinding:
-    return NotificationFinding(subject, FindingVerdict.WRONG, text, next_step, repair)
-
-
-def unknown(subject: FindingSubject, text: str, next_step: str = "") -> NotificationFinding:
-    return NotificationFinding(subject, FindingVerdict.UNKNOWN, text, next_step)

@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.agent.diagnosis.evidence import Evidence, is_of_token
-from tocsin.agent.diagnosis.findings import (
-    FindingSubject,
-    FindingVerdict,
-    NotificationFinding,
-    Repair,
-    ok,
-    unknown,
-    wrong,
-)
+from tocsin.agent.diagnosis.findings import FindingSubject, FindingVerdict, NotificationFinding, Repair
 from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind, packet_error_kind
 from tocsin.agent.store.records import AgentSubscription, NextAction, notifies_instantly
 from tocsin.errors import TocsinError
@@ -81,16 +73,16 @@ def subscription_finding(evidence: Evidence) -> NotificationFinding:
 def _unwanted(row: AgentSubscription | None) -> NotificationFinding:
     """Describe the row of a connection that is muted or has no active token in instant mode."""
     if row is None:
-        return ok(FindingSubject.SUBSCRIPTION, "There is no subscription, and none is needed at present.")
+        return FindingSubject.SUBSCRIPTION.ok("There is no subscription, and none is needed at present.")
     pending = "" if row.action is None else f": {_PENDING[row.action]}"
-    return unknown(FindingSubject.SUBSCRIPTION, f"There is still an earlier subscription{pending}.")
+    return FindingSubject.SUBSCRIPTION.unknown(f"There is still an earlier subscription{pending}.")
 
 
 def _under_way(row: AgentSubscription, evidence: Evidence) -> NotificationFinding:
     assert row.action is not None
     text = f"The subscription is not ready yet: {_PENDING[row.action]}, {due(row, evidence.now)}."
     step = "Leave `tocsin agent listen` running, or run this with --fix."
-    return wrong(FindingSubject.SUBSCRIPTION, text, step, repair=Repair.RECREATE_SUBSCRIPTION)
+    return FindingSubject.SUBSCRIPTION.wrong(text, step, repair=Repair.RECREATE_SUBSCRIPTION)
 
 
 def _notifier_differs(evidence: Evidence, row: AgentSubscription) -> bool:
@@ -110,15 +102,14 @@ def _at_router(
         if verdict is FindingVerdict.WRONG:
             return _wrong(f"The subscription is dead: {said}.")
         if verdict is FindingVerdict.OK:
-            return ok(
-                FindingSubject.SUBSCRIPTION, f"{said[0].upper()}{said[1:]}; checked {due(row, evidence.now)}."
+            return FindingSubject.SUBSCRIPTION.ok(
+                f"{said[0].upper()}{said[1:]}; checked {due(row, evidence.now)}."
             )
         step = "Look again in a minute; if it stays, the NTF router cannot reach the SMP router."
-        return unknown(FindingSubject.SUBSCRIPTION, f"The subscription is there, but {said}.", step)
+        return FindingSubject.SUBSCRIPTION.unknown(f"The subscription is there, but {said}.", step)
     because = "it could not be reached" if status is None else str(status)
     last = "unknown" if not isinstance(row.status, SubscriptionState) else row.status.value
-    return unknown(
-        FindingSubject.SUBSCRIPTION,
+    return FindingSubject.SUBSCRIPTION.unknown(
         f"The NTF router gave no status: {because}. At the last check it was {last}.",
     )
 
@@ -129,10 +120,10 @@ def _direct(
     """Describe what the SMP router says about the packet."""
     if fate is PacketFate.ACCEPTED:
         text = f"The NTF router has the queue, by a packet through the SMP router; checked {due(row, evidence.now)}."
-        return ok(FindingSubject.SUBSCRIPTION, text)
+        return FindingSubject.SUBSCRIPTION.ok(text)
     if fate is PacketFate.PENDING:
         text = "The SMP router has not reached the NTF router with the packet yet, and keeps trying."
-        return unknown(FindingSubject.SUBSCRIPTION, text)
+        return FindingSubject.SUBSCRIPTION.unknown(text)
     if isinstance(fate, PacketFate):
         return _wrong(f"The NTF router did not accept the packet: {fate.name.lower().replace('_', ' ')}.")
     if isinstance(fate, TocsinError) and packet_error_kind(fate) is ErrorKind.AUTH:
@@ -141,7 +132,7 @@ def _direct(
         "it does not support direct notifications now, or cannot be reached" if fate is None else str(fate)
     )
     text = f"The SMP router gave no answer: {because}. The NTF router had the queue at the last check."
-    return unknown(FindingSubject.SUBSCRIPTION, text)
+    return FindingSubject.SUBSCRIPTION.unknown(text)
 
 
 def due(row: AgentSubscription, now: float) -> str:
@@ -153,7 +144,7 @@ def due(row: AgentSubscription, now: float) -> str:
 
 
 def _wrong(text: str) -> NotificationFinding:
-    return wrong(FindingSubject.SUBSCRIPTION, text, _FIX, repair=Repair.RECREATE_SUBSCRIPTION)
+    return FindingSubject.SUBSCRIPTION.wrong(text, _FIX, repair=Repair.RECREATE_SUBSCRIPTION)
 
 
 __all__ = ["due", "subscription_finding"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tocsin.cli.pipeline.job_options import (
-    add_ahead,
-    add_events,
+    add_event_logs,
     add_job_options,
     add_smallest_group,
     ahead_of,
@@ -24,8 +23,7 @@ EXAMPLE = "tocsin pipeline ingest --events smp-events --events ntf-events --buil
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_events(parser)
-    add_ahead(parser)
+    add_event_logs(parser)
     parser.add_argument(
         "--available-now",
         action="store_true",

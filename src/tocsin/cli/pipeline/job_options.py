@@ -57,7 +57,9 @@ def add_events(
     )
 
 
-def add_ahead(parser: argparse.ArgumentParser) -> None:
+def add_event_logs(parser: argparse.ArgumentParser) -> None:
+    """For jobs that read events from the routers' logs."""
+    add_events(parser)
     parser.add_argument(
         "--ahead",
         type=float,

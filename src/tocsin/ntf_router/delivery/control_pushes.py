@@ -21,14 +21,7 @@ from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.push.provider import (
-    Accepted,
-    PushOutcome,
-    PushRefused,
-    PushRequest,
-    RetryLater,
-    TokenInvalid,
-)
+from tocsin.push.provider import Accepted, PushOutcome, PushRefused, PushRequest, RetryLater, TokenInvalid
 
 
 @dataclass(slots=True)

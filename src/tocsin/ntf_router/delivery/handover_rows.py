@@ -19,6 +19,7 @@ from tocsin.errors import DecodeError
 from tocsin.ntf_router.delivery.pushes import MOST_NOTIFICATIONS
 from tocsin.ntf_router.store.records import LastNotification, PendingNotification, TokenRecord
 from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.pushes import parse_push_json
 from tocsin.push.provider import PushRequest, Urgency
 
 
@@ -90,10 +91,9 @@ class HandedRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def request(self) -> PushRequest:
-        """Raises ValueError for an urgency of another version."""
-        return PushRequest(
-            self.device_token, self.payload, Urgency(self.urgency), self.push_id, self.expires_at
-        )
+        """Raises ValueError for an urgency of another version, DecodeError for contents of one."""
+        push = parse_push_json(self.payload)
+        return PushRequest(self.device_token, push, Urgency(self.urgency), self.push_id, self.expires_at)
 
 
 class RowWriter:

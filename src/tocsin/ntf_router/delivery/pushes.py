@@ -22,9 +22,8 @@ from tocsin.protocol.ntf.pushes import (
     PADDED_PUSH_BYTES,
     PADDED_WEB_PUSH_BYTES,
     CheckMessagesPush,
+    MessagePush,
     Push,
-    message_push_json,
-    push_json,
     seal_code,
 )
 from tocsin.push.provider import PushRequest, Urgency
@@ -112,7 +111,7 @@ def message_request(push: NotificationPush, nonce: bytes, ttl: float) -> PushReq
     sealed = seal(box_key(push.token.dh_secret), nonce, pad(push.text, padded_bytes(push.token)))
     return PushRequest(
         device_token,
-        message_push_json(nonce, sealed),
+        MessagePush(nonce, sealed),
         _ALERT,
         message_push_id(device_token, [each.nonce for each in chosen]),
         int(chosen[-1].received_at + ttl),
@@ -135,11 +134,11 @@ def campaign_request(device_token: bytes, campaign: str, expires_at: int) -> Pus
     """Make a reminder of a campaign. Repeated runs of the campaign make the same request."""
     named = b"tocsin campaign push\0" + campaign.encode() + b"\0" + device_token
     push_id = _uuid(hashlib.sha256(named).digest())
-    return PushRequest(device_token, push_json(CheckMessagesPush()), Urgency.BACKGROUND, push_id, expires_at)
+    return PushRequest(device_token, CheckMessagesPush(), Urgency.BACKGROUND, push_id, expires_at)
 
 
 def _background(token: TokenRecord, push: Push, push_id: str, expires_at: int) -> PushRequest:
-    return PushRequest(token.device_token.token, push_json(push), Urgency.BACKGROUND, push_id, expires_at)
+    return PushRequest(token.device_token.token, push, Urgency.BACKGROUND, push_id, expires_at)
 
 
 def message_push_id(device_token: bytes, nonces: Sequence[bytes]) -> str:

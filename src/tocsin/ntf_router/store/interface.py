@@ -17,14 +17,12 @@ from tocsin.ntf_router.store.records import (
     Accounting,
     Associated,
     Associations,
+    BeforeCommit,
     DuePush,
-    NotRecorded,
     ReceivedNotification,
-    Recorded,
     Results,
     RowLimits,
     SettledNotification,
-    SubscriptionPage,
     SubscriptionRecord,
     TokenRecord,
     UsedRouter,
@@ -153,6 +151,27 @@ class TokenStore(Protocol):
         """Let the tokens' periods begin now, because a push was sent."""
 
 
+class WantedPage(NamedTuple):
+    """Says which page of an SMP router's queues to read."""
+
+    after: bytes | None
+    """The cursor of the page before, None for the first page."""
+    limit: int
+    with_associated: bool
+    """Whether queues that are associated with a service are wanted too."""
+    first: Sequence[bytes] = ()
+    """Notifier ids for the first page, in a store that knows `recently_active` queues. The same for all pages."""
+
+
+class SubscriptionPage(NamedTuple):
+    """A page of an SMP router's queues, to be subscribed one by one."""
+
+    queues: tuple[tuple[bytes, bytes], ...]
+    """Notifier ids and the DER of their keys, in the order of the cursor."""
+    cursor: bytes | None
+    """The start of the next page, None after the last one."""
+
+
 class SubscriptionStore(Protocol):
     """Subscriptions to queues, and SMP routers with our service ids.
 
@@ -225,20 +244,8 @@ class SubscriptionStore(Protocol):
         For stores whose queues are not all subscribed within moments of a start. Others return nothing.
         """
 
-    async def queues_to_subscribe(
-        self,
-        router: RouterLocation,
-        after: bytes | None,
-        limit: int,
-        *,
-        with_associated: bool,
-        first: Sequence[bytes] = (),
-    ) -> SubscriptionPage:
-        """Return NEW, PENDING, ACTIVE, INACTIVE and SERVICE queues in a stable order, and mark them PENDING.
-
-        Without `with_associated`, queues that are associated with a service are left out. A store that knows
-        `recently_active` queues has those that are named `first` on the first page. Name the same for all pages.
-        """
+    async def queues_to_subscribe(self, router: RouterLocation, page: WantedPage) -> SubscriptionPage:
+        """Return NEW, PENDING, ACTIVE, INACTIVE and SERVICE queues in a stable order, and mark them PENDING."""
 
 
 class DirectStore(Protocol):
@@ -287,12 +294,12 @@ class NotificationStore(Protocol):
         self,
         router: RouterLocation,
         received: Sequence[ReceivedNotification],
-        before_commit: Callable[[Results], None] | None = None,
-    ) -> list[Recorded | NotRecorded]:
+        before_commit: BeforeCommit | None = None,
+    ) -> Results:
         """Store notifications and return one result for each, in order. A newer one replaces its queue's older one.
 
         Those of a token that waits for its code (after TRPL, or TNEW again) are stored too, and pushed after TVFY.
-        `before_commit` gets the results when all is decided and nothing is on disk yet. The event log uses it.
+        The event log uses `before_commit`.
         """
 
     async def due_pushes(self, token_ids: Sequence[bytes]) -> list[DuePush]:

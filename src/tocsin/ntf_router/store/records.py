@@ -150,6 +150,8 @@ class NotRecorded(StrEnum):
 
 
 Results: TypeAlias = Sequence[Recorded | NotRecorded]
+BeforeCommit: TypeAlias = Callable[[Results], None]
+"""Gets the results when all is decided and nothing is on disk yet."""
 """One result for each received notification."""
 
 
@@ -222,15 +224,6 @@ class Associated(StrEnum):
     """The queue belongs to another token, has an ordinary subscription, or its id is not possible."""
     REMOVED = "removed"
     """Its owner removed it before: the packet is an old one, sent again."""
-
-
-class SubscriptionPage(NamedTuple):
-    """A page of an SMP router's queues, to be subscribed one by one."""
-
-    queues: tuple[tuple[bytes, bytes], ...]
-    """Notifier ids and the DER of their keys, in the order of the cursor."""
-    cursor: bytes | None
-    """The start of the next page, None after the last one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,14 @@
-"""Stores notifications from SMP routers and passes them to the delivery (ntf.md 4.7)."""
+"""Stores notifications from SMP routers and passes them to the delivery (ntf.md 4.7).
+
+Those that SMP routers send again are recognised. The store knows the last notification of each queue. An SMP router
+that lost its connection to us repeats everything that it sent in the last seconds, which can be several of one queue.
+Two generations of names cost less than a time for each: every name is remembered for at least `RECENT_SECONDS`, unless
+more than `MOST_RECENT` come in that time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from tocsin.errors import StoreError
@@ -11,7 +17,6 @@ from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NotificationStore
 from tocsin.ntf_router.store.records import NotRecorded, ReceivedNotification, Recorded, Results
 from tocsin.ntf_router.store.retry import pause_after
-from tocsin.ntf_router.subscriber.recent_notifications import RecentNotifications
 from tocsin.operate.clock import FineClock
 from tocsin.protocol.addresses import RouterAddress
 from tocsin.protocol.ntf.device_tokens import PushProvider
@@ -19,7 +24,30 @@ from tocsin.protocol.smp.responses import NotificationReceived
 
 MAX_META_BYTES: Final = 512
 """Metadata has 144 bytes. Neither our SMP router nor the reference's sends more than this."""
+RECENT_SECONDS: Final = 60.0
+MOST_RECENT: Final = 50_000
+"""Names of one generation."""
 _UNCOUNTED: Final = PushProvider.APNS_NULL
+
+
+class RecentNotifications:
+    def __init__(self) -> None:
+        self._newer: set[bytes] = set()
+        self._older: set[bytes] = set()
+        self._began = 0.0
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._newer or name in self._older
+
+    def add(self, names: Iterable[bytes], now: float) -> None:
+        """Remember names. `now` in seconds of any clock that does not go back far."""
+        if now - self._began > RECENT_SECONDS or len(self._newer) >= MOST_RECENT:
+            self._older, self._newer = self._newer, set()
+            self._began = now
+        self._newer.update(names)
 
 
 class NotificationReceiver:

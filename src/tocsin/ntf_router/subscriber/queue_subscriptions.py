@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from tocsin.clients import SmpClient
@@ -24,6 +25,7 @@ from tocsin.errors import (
     TocsinError,
     UnexpectedResponse,
 )
+from tocsin.ntf_router.store.interface import WantedPage
 from tocsin.ntf_router.store.records import UsedRouter
 from tocsin.ntf_router.subscriber.own_services import CertifiedService, OwnService
 from tocsin.ntf_router.subscriber.service_subscription import ServiceSubscription
@@ -171,12 +173,10 @@ class QueueSubscriptions:
             limit = min(settings.batch, FIRST_PAGE)
             while True:
                 page = await self._router.until_stored(
-                    lambda after=after, limit=limit: store.queues_to_subscribe(  # type: ignore[misc]
+                    partial(
+                        store.queues_to_subscribe,
                         location,
-                        after,
-                        min(limit, settings.page),
-                        with_associated=not by_service,
-                        first=first,
+                        WantedPage(after, min(limit, settings.page), not by_service, first),
                     )
                 )
                 limit *= PAGE_GROWTH

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 from tocsin.errors import ConfigError
 from tocsin.operate.settings.given_values import Given, Rank, nearest, read_toml_value, read_value, strongest
 from tocsin.operate.settings.ini_files import IniEntry, read_ini
-from tocsin.operate.settings.new_files import ini_text, toml_text
+from tocsin.operate.settings.new_files import NewFile
 from tocsin.operate.settings.problems import Problems
 from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.operate.settings.toml_files import TomlEntry, TomlPath, read_toml
@@ -100,8 +100,8 @@ class KeyedSettings(Generic[S]):
         self, heading: Sequence[str], chosen: Mapping[str, str], defaults: S, *, toml: bool = False
     ) -> str:
         """A commented file with every key. Keys in `chosen` are set; the others show their defaults."""
-        write = toml_text if toml else ini_text
-        return write(heading, self.keys, chosen, lambda key: default_text(key, defaults))
+        file = NewFile(heading, self.keys, chosen, lambda key: default_text(key, defaults))
+        return file.toml_text() if toml else file.ini_text()
 
     def checked_value(self, section: str, name: str, value: str, where: str) -> Any:
         """The value as the settings have it. Raises ConfigError, which begins with `where`."""

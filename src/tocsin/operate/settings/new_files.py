@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tocsin.operate.settings.setting_keys import SettingKey
@@ -14,45 +15,45 @@ _SEPARATORS: Final = {",": "commas", " ": "spaces"}
 DefaultText = Callable[[SettingKey], str]
 
 
-def ini_text(
-    heading: Sequence[str],
-    keys: Iterable[SettingKey],
-    chosen: Mapping[str, str],
-    default_text: DefaultText,
-) -> str:
-    lines = [f"# {line}" for line in heading]
-    section = None
-    for key in keys:
-        if not key.about:
-            continue
-        if key.section != section:
-            section = key.section
-            lines += ["", f"[{section}]"]
-        separated = f" Several: separated by {_SEPARATORS[key.kind.separator]}." if key.kind.separator else ""
-        lines.append(f"# {key.about}{separated}")
-        if key.name in chosen:
-            lines.append(f"{key.name}: {chosen[key.name]}")
-        else:
-            lines.append(f"# {key.name}: {default_text(key)}".rstrip())
-    return "\n".join(lines) + "\n"
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """What a new settings file says."""
 
+    heading: Sequence[str]
+    keys: Iterable[SettingKey]
+    chosen: Mapping[str, str]
+    default_text: DefaultText
 
-def toml_text(
-    heading: Sequence[str],
-    keys: Iterable[SettingKey],
-    chosen: Mapping[str, str],
-    default_text: DefaultText,
-) -> str:
-    lines = [f"# {line}" for line in heading]
-    for table, members in by_table(key for key in keys if key.about).items():
-        lines += ["", f"[{'.'.join(table)}]"] if table else [""]
-        for key in members:
-            lines.append(f"# {_toml_about(key)}")
-            if key.name in chosen:
-                lines.append(f"{key.toml_path[-1]} = {literal_of(key.kind, chosen[key.name])}")
+    def ini_text(self) -> str:
+        lines = [f"# {line}" for line in self.heading]
+        section = None
+        for key in self.keys:
+            if not key.about:
+                continue
+            if key.section != section:
+                section = key.section
+                lines += ["", f"[{section}]"]
+            separator = key.kind.separator
+            separated = f" Several: separated by {_SEPARATORS[separator]}." if separator else ""
+            lines.append(f"# {key.about}{separated}")
+            if key.name in self.chosen:
+                lines.append(f"{key.name}: {self.chosen[key.name]}")
             else:
-                lines.append(f"# {key.toml_path[-1]} = {literal_of(key.kind, default_text(key))}")
-    return "\n".join(lines) + "\n"
+                lines.append(f"# {key.name}: {self.default_text(key)}".rstrip())
+        return "\n".join(lines) + "\n"
+
+    def toml_text(self) -> str:
+        lines = [f"# {line}" for line in self.heading]
+        for table, members in by_table(key for key in self.keys if key.about).items():
+            lines += ["", f"[{'.'.join(table)}]"] if table else [""]
+            for key in members:
+                name = key.toml_path[-1]
+                lines.append(f"# {_toml_about(key)}")
+                if key.name in self.chosen:
+                    lines.append(f"{name} = {literal_of(key.kind, self.chosen[key.name])}")
+                else:
+                    lines.append(f"# {name} = {literal_of(key.kind, self.default_text(key))}")
+        return "\n".join(lines) + "\n"
 
 
 def _toml_about(key: SettingKey) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from tocsin.push.apns.outcome import EXPIRED_PROVIDER_TOKEN, apns_outcome
 from tocsin.push.apns.request import PATH, ProviderToken, own_headers, shared_headers
-from tocsin.push.http2.connection import Http2Connection
+from tocsin.push.http2.connection import Http2Connection, HttpsServer
 from tocsin.push.http2.exchange import Http2Answer, Http2Limits
 from tocsin.push.http2.header_blocks import SharedHeaders
 from tocsin.push.http2.push_provider import Http2PushProvider, PushHost, PushSending, tls_context
@@ -30,7 +30,7 @@ class ApnsProvider(Http2PushProvider):
         )
         context = tls_context(endpoint.ca_file)
         super().__init__(
-            PushHost("APNs", endpoint.host, endpoint.port, context, settings.connections), limits
+            PushHost("APNs", HttpsServer(endpoint.host, endpoint.port, context), settings.connections), limits
         )
         self._token = token
         self._authority = endpoint.host.encode()

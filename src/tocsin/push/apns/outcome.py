@@ -6,21 +6,13 @@ try such pushes later; they fail only when the notification is too old.
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Mapping
 from typing import Final, TypeGuard
 
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.http2.exchange import Http2Answer
-from tocsin.push.provider import (
-    ACCEPTED,
-    PushOutcome,
-    PushRefused,
-    RetryLater,
-    RetryScope,
-    TokenInvalid,
-    retry_after_seconds,
-)
+from tocsin.push.provider import ACCEPTED, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 EXPIRED_PROVIDER_TOKEN: Final = "ExpiredProviderToken"  # noqa: S105
 PROVIDER_TOKEN_RETRY_SECONDS: Final = 60.0
@@ -39,11 +31,11 @@ _INVALID: Final = {
 def apns_outcome(answer: Http2Answer) -> PushOutcome:
     if answer.status == 200:
         return ACCEPTED
-    reason, since = _reason(answer.body)
+    reason, since = _reason(answer.json_object())
     if invalid := _INVALID.get((answer.status, reason)):
         return TokenInvalid(invalid, since if answer.status == 410 else None)
     name = reason or str(answer.status)
-    after = retry_after_seconds(answer.headers.get(b"retry-after"))
+    after = answer.retry_after
     match answer.status:
         case 400 if reason == "IdleTimeout":  # of the connection
             return RetryLater(name, RetryScope.TOKEN, after)
@@ -60,14 +52,8 @@ def apns_outcome(answer: Http2Answer) -> PushOutcome:
             return PushRefused(name)
 
 
-def _reason(body: bytes) -> tuple[str, float | None]:
+def _reason(said: Mapping[str, object]) -> tuple[str, float | None]:
     """Return the reason, empty if there is none, and the Unix time since which the token is invalid."""
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        return "", None
-    if not isinstance(said, dict):
-        return "", None
     reason, milliseconds = said.get("reason"), said.get("timestamp")
     known = isinstance(reason, str) and _WORD.fullmatch(reason)
     since = milliseconds / 1000 if _is_time(milliseconds) else None

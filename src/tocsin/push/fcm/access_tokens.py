@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from typing import Final, TypeGuard
 
 from tocsin.errors import ConnectFailed
 from tocsin.push.fcm.service_account import ServiceAccount
-from tocsin.push.http2.connection import Http2Connection
+from tocsin.push.http2.connection import Http2Connection, HttpsServer
 from tocsin.push.http2.exchange import Http2Answer, Http2Limits, Result
-from tocsin.push.provider import CredentialCounts, RetryLater, RetryScope, retry_after_seconds
+from tocsin.push.provider import CredentialCounts, RetryLater, RetryScope
 
 RENEW_BEFORE_SECONDS: Final = 600
 """A token is renewed so long before its end, or in the middle of a shorter life."""
@@ -100,7 +99,7 @@ class AccessTokens:
             (b"content-type", b"application/x-www-form-urlencoded", False),
         )
         try:
-            connection = await Http2Connection.connect(host, port, self._context, self._limits)
+            connection = await Http2Connection.connect(HttpsServer(host, port, self._context), self._limits)
         except ConnectFailed:
             return RetryLater("oauth_connection")
         try:
@@ -119,11 +118,11 @@ def token_of(result: Result, now: float) -> AccessToken | RetryLater:
     """Read an answer of the token endpoint."""
     if not isinstance(result, Http2Answer):
         return RetryLater("oauth_connection")
-    said = _object(result.body)
+    said = result.json_object()
     if result.status != 200:
         error = said.get("error")
         name = error if isinstance(error, str) and error in _ERRORS else str(result.status // 100) + "xx"
-        after = retry_after_seconds(result.headers.get(b"retry-after"))
+        after = result.retry_after
         passes = result.status == 429 or result.status >= 500
         return RetryLater(
             f"oauth_{name}", RetryScope.PROVIDER, after or (None if passes else REFUSED_SECONDS)
@@ -139,11 +138,3 @@ def token_of(result: Result, now: float) -> AccessToken | RetryLater:
 
 def _is_life(seconds: object) -> TypeGuard[int]:
     return isinstance(seconds, int) and not isinstance(seconds, bool) and seconds >= SHORTEST_LIFE_SECONDS
-
-
-def _object(body: bytes) -> dict[str, object]:
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}

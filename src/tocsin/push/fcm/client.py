@@ -18,7 +18,7 @@ from tocsin.push.fcm.access_tokens import AccessTokens
 from tocsin.push.fcm.outcome import UNAUTHENTICATED, fcm_outcome
 from tocsin.push.fcm.request import fcm_body, send_path
 from tocsin.push.fcm.service_account import HTTPS_PORT, ServiceAccount
-from tocsin.push.http2.connection import Http2Connection
+from tocsin.push.http2.connection import Http2Connection, HttpsServer
 from tocsin.push.http2.exchange import Http2Answer, Http2Limits
 from tocsin.push.http2.header_blocks import SharedHeaders
 from tocsin.push.http2.push_provider import Http2PushProvider, PushHost, PushSending, tls_context
@@ -41,7 +41,8 @@ class FcmProvider(Http2PushProvider):
             connect=settings.timeout, request=settings.timeout, watch=min(1.0, settings.timeout / 10)
         )
         context = tls_context(settings.ca_file)
-        super().__init__(PushHost("FCM", settings.host, settings.port, context, settings.connections), limits)
+        server = HttpsServer(settings.host, settings.port, context)
+        super().__init__(PushHost("FCM", server, settings.connections), limits)
         self._now = now
         self._path = send_path(account.project)
         name = settings.host if settings.port == HTTPS_PORT else f"{settings.host}:{settings.port}"

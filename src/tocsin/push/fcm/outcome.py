@@ -8,21 +8,12 @@ that was exceeded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.http2.exchange import Http2Answer
-from tocsin.push.provider import (
-    ACCEPTED,
-    PushOutcome,
-    PushRefused,
-    RetryLater,
-    RetryScope,
-    TokenInvalid,
-    retry_after_seconds,
-)
+from tocsin.push.provider import ACCEPTED, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 UNAUTHENTICATED: Final = "UNAUTHENTICATED"
 """Our access token was refused: it is renewed, once for each push."""
@@ -56,9 +47,9 @@ def fcm_outcome(answer: Http2Answer) -> PushOutcome:
         return ACCEPTED
     if 300 <= answer.status < 400:
         return PushRefused(REDIRECT)
-    error = _error(answer.body)
+    error = _error(answer.json_object())
     name = _name(error, answer.status)
-    after = retry_after_seconds(answer.headers.get(b"retry-after"))
+    after = answer.retry_after
     if invalid := _INVALID.get(name):
         return TokenInvalid(invalid)
     match name:
@@ -90,12 +81,8 @@ def _name(error: Mapping[str, object], status: int) -> str:
     return _BY_STATUS.get(status, OTHER)
 
 
-def _error(body: bytes) -> Mapping[str, object]:
-    try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    error = said.get("error") if isinstance(said, dict) else None
+def _error(said: Mapping[str, object]) -> Mapping[str, object]:
+    error = said.get("error")
     return error if isinstance(error, dict) else {}
 
 

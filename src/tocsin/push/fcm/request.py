@@ -7,13 +7,20 @@ Only data messages are sent: the app decides what to show. Their values are text
 
 from __future__ import annotations
 
-from typing import Final
+from functools import lru_cache
+from typing import Final, assert_never
 
 import msgspec
 
-from tocsin.errors import DecodeError
-from tocsin.protocol.ntf.pushes import message_push_members
+from tocsin.protocol.ntf.pushes import (
+    CheckMessagesPush,
+    MessagePush,
+    Push,
+    VerificationPush,
+    parse_push_json,
+)
 from tocsin.push.provider import PushRequest
+from tocsin.wire.base64url import base64url_bytes, encode_base64url
 
 LONGEST_TTL_SECONDS: Final = 28 * 86_400
 COLLAPSE_KEY: Final = "checkMessages"
@@ -24,51 +31,41 @@ def send_path(project: str) -> bytes:
     return f"/v1/projects/{project}/messages:send".encode()
 
 
-class _Data(msgspec.Struct, frozen=True):
-    """`notificationData` of a payload. Its texts are passed on as they are: decoding them costs time."""
-
-    nonce: str = ""
-    verification: str = ""
-    message: str = ""
-    check_messages: bool = msgspec.field(default=False, name="checkMessages")
-
-
-class _Payload(msgspec.Struct, frozen=True):
-    data: _Data = msgspec.field(name="notificationData")
-
-
-_DECODER: Final = msgspec.json.Decoder(_Payload)
+def push_data(push: Push) -> dict[str, str]:
+    """Return the data of a message: the members of `notificationData` in a payload for Apple."""
+    match push:
+        case CheckMessagesPush():
+            return {"checkMessages": "true"}
+        case MessagePush(nonce, sealed):
+            return {"message": encode_base64url(sealed), "nonce": encode_base64url(nonce)}
+        case VerificationPush(nonce, sealed):
+            return {"nonce": encode_base64url(nonce), "verification": encode_base64url(sealed)}
+    assert_never(push)
 
 
-def push_data(payload: bytes) -> dict[str, str]:
-    """The data of a message: the members of `notificationData` in a payload for Apple. Raises DecodeError."""
-    try:
-        found = _DECODER.decode(payload).data
-    except msgspec.MsgspecError as error:
-        raise DecodeError("not a push of an NTF router") from error
-    if found.check_messages:
-        return {"checkMessages": "true"}
-    if found.nonce and found.message:
-        return {"message": found.message, "nonce": found.nonce}
-    if found.nonce and found.verification:
-        return {"nonce": found.nonce, "verification": found.verification}
-    raise DecodeError("a push that carries nothing")
+_TOKEN: Final = b'{"message":{"token":'
+_MESSAGE: Final = b',"data":{"message":"'
+_NONCE: Final = b'","nonce":"'
 
 
-_MESSAGE: Final = (
-    b'{"message":{"token":%b,"data":{%b},"android":{"priority":"HIGH","ttl":"%ds","direct_boot_ok":true}}}'
-)
+@lru_cache(maxsize=256)
+def _end(ttl: int) -> bytes:
+    """Return the end of a message. Most have one of few times to live."""
+    return b'"},"android":{"priority":"HIGH","ttl":"%ds","direct_boot_ok":true}}}' % ttl
 
 
 def fcm_body(request: PushRequest, now: float) -> bytes:
-    """Make the body from a payload made for Apple. Raises DecodeError if it is not such a payload."""
+    """Make the body. Raises DecodeError for a payload that only Apple takes, UnicodeError for a wrong token."""
+    contents = request.contents
     ttl = int(request.expires_at - now)
     if not 0 <= ttl <= LONGEST_TTL_SECONDS:
         ttl = 0 if ttl < 0 else LONGEST_TTL_SECONDS
-    if (members := message_push_members(request.payload)) is not None:  # nearly always
-        return _MESSAGE % (msgspec.json.encode(request.device_token.decode("ascii")), members, ttl)
-    data = push_data(request.payload)
-    is_check = "checkMessages" in data
+    token = request.device_token.decode("ascii")
+    if isinstance(contents, MessagePush):  # nearly always
+        sealed, nonce = base64url_bytes(contents.sealed), base64url_bytes(contents.nonce)
+        return b"".join((_TOKEN, msgspec.json.encode(token), _MESSAGE, sealed, _NONCE, nonce, _end(ttl)))
+    push = parse_push_json(contents) if isinstance(contents, bytes) else contents
+    is_check = isinstance(push, CheckMessagesPush)
     android: dict[str, object] = {
         "priority": "NORMAL" if is_check else "HIGH",
         "ttl": f"{ttl}s",
@@ -76,5 +73,5 @@ def fcm_body(request: PushRequest, now: float) -> bytes:
     }
     if is_check:
         android["collapse_key"] = COLLAPSE_KEY
-    message = {"token": request.device_token.decode("ascii"), "data": data, "android": android}
+    message = {"token": token, "data": push_data(push), "android": android}
     return msgspec.json.encode({"message": message})

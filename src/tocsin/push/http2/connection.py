@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tocsin.errors import ConnectFailed
 from tocsin.push.http2.exchange import (
@@ -62,6 +62,14 @@ _WHOLE: Final = END_HEADERS | END_STREAM
 _SETTINGS: Final = int(FrameType.SETTINGS)
 
 
+class HttpsServer(NamedTuple):
+    """A server, and how to verify it."""
+
+    host: str
+    port: int
+    context: ssl.SSLContext
+
+
 class Http2Connection:
     """A connection, made by `connect`. `on_change` is called when there may be more room, and when it is closing."""
 
@@ -92,23 +100,23 @@ class Http2Connection:
     @classmethod
     async def connect(
         cls,
-        host: str,
-        port: int,
-        context: ssl.SSLContext,
+        where: HttpsServer,
         limits: Http2Limits,
         on_change: Callable[[], None] = lambda: None,
     ) -> Http2Connection:
         """Connect, and return when the server's settings are known. Raises ConnectFailed."""
         deadline = asyncio.get_running_loop().time() + limits.connect
-        stream = await TlsStream.connect(host, port, context, limits.connect)
-        connection = cls(stream, host, limits, on_change)
+        stream = await TlsStream.connect(where.host, where.port, where.context, limits.connect)
+        connection = cls(stream, where.host, limits, on_change)
         connection._start()
         try:
             async with asyncio.timeout_at(deadline):
                 await connection._ready
         except TimeoutError:
             connection.close("no settings")
-            raise ConnectFailed(f"{host} did not send HTTP/2 settings within {limits.connect:g} s") from None
+            raise ConnectFailed(
+                f"{where.host} did not send HTTP/2 settings within {limits.connect:g} s"
+            ) from None
         except BaseException:
             connection.close("given up")
             raise

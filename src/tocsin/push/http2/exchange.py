@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
+
+from tocsin.push.provider import retry_after_seconds
 
 MAX_BODY_BYTES: Final = 16_384
 """The part of an answer's body that is read."""
@@ -17,6 +20,19 @@ class Http2Answer(NamedTuple):
     status: int
     headers: Mapping[bytes, bytes]
     body: bytes
+
+    @property
+    def retry_after(self) -> float | None:
+        """Return the seconds that the server asks to wait, if it does."""
+        return retry_after_seconds(self.headers.get(b"retry-after"))
+
+    def json_object(self) -> Mapping[str, object]:
+        """Return the body if it is a JSON object, or else an empty one."""
+        try:
+            said = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return said if isinstance(said, dict) else {}
 
 
 class Unprocessed(NamedTuple):

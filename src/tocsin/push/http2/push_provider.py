@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.errors import ConnectFailed
-from tocsin.push.http2.connection import Http2Connection
+from tocsin.push.http2.connection import Http2Connection, HttpsServer
 from tocsin.push.http2.exchange import (
     Failure,
     Http2Answer,
@@ -50,9 +50,7 @@ class PushHost:
 
     name: str
     """The service's name in logs."""
-    host: str
-    port: int
-    context: ssl.SSLContext
+    server: HttpsServer
     connections: int
     """The limit of connections, opened on demand."""
 
@@ -207,9 +205,7 @@ class Http2PushProvider(ABC):
 
     async def _connect(self) -> None:
         try:
-            connection = await Http2Connection.connect(
-                self._where.host, self._where.port, self._where.context, self._limits, self._changed
-            )
+            connection = await Http2Connection.connect(self._where.server, self._limits, self._changed)
         except ConnectFailed as error:
             # Logged once for each outage, because a busy router tries often.
             level = logging.DEBUG if self._unreachable else logging.WARNING

@@ -114,7 +114,7 @@ class WebPushProvider:
         except DecodeError:
             return TokenInvalid(InvalidReason.BAD)
         try:
-            content = pushed_content(push.payload, address.form)
+            content = pushed_content(push.contents, address.form)
         except DecodeError:
             return PushRefused(NOT_A_PUSH)
         now = self._loop.time()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from tocsin.crypto.web_push import seal_web_push
-from tocsin.protocol.ntf.pushes import parse_push_json
+from tocsin.protocol.ntf.pushes import Push, parse_push_json
 from tocsin.protocol.ntf.web_push_contents import padded_content_bytes, web_push_content
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.push.provider import Urgency
@@ -20,9 +20,10 @@ LONGEST_TTL_SECONDS: Final = 28 * 86_400
 _URGENCIES: Final = {Urgency.ALERT: "high", Urgency.BACKGROUND: "normal"}
 
 
-def pushed_content(payload: bytes, form: WebPushForm) -> bytes:
-    """Extract the content of a payload made for Apple, whose JSON would not fit. Raises DecodeError."""
-    return web_push_content(parse_push_json(payload), form)
+def pushed_content(contents: Push | bytes, form: WebPushForm) -> bytes:
+    """Return the content of a push. The JSON of one made for Apple would not fit. Raises DecodeError."""
+    push = parse_push_json(contents) if isinstance(contents, bytes) else contents
+    return web_push_content(push, form)
 
 
 def sealed_body(content: bytes, address: WebPushAddress, ephemeral_key: bytes, salt: bytes) -> bytes:

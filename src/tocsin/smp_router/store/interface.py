@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tocsin.errors import StoreError
+from tocsin.durable.commits import Durability
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.protocol.sessions import ServiceRole
@@ -48,7 +48,7 @@ class Association:
     """XOR of the hashes of their ids (smp.md Appendix C)."""
 
 
-class SmpStore(Protocol):
+class SmpStore(Durability, Protocol):
     """Queues with their messages, notifications and services."""
 
     @property
@@ -137,29 +137,6 @@ class SmpStore(Protocol):
 
     def expire_notifications(self, before: int) -> list[tuple[bytes, bytes, int]]:
         """Remove notifications older than `before`. Returns their notifier ids, nonces and times."""
-
-    @property
-    def uncommitted(self) -> bool:
-        """Whether there are changes that a commit could make durable."""
-
-    @property
-    def trouble(self) -> StoreError | None:
-        """Why changes do not become durable at the moment, or None if they do. Make no changes meanwhile."""
-
-    async def ready(self) -> None:
-        """Return when there is no trouble. Raises StoreError if that takes too long."""
-
-    async def commit(self) -> None:
-        """Return when every change made before this call is durable. Raises StoreError if that fails.
-
-        Raises StoreUnavailable if it takes too long; the changes may become durable later.
-        """
-
-    async def until_durable(self) -> None:
-        """Return when every change made before this call is durable, however long that takes.
-
-        Raises StoreError if it will never be.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tests.unit.ntf_router.store.samples import (
     received,
     subscription,
 )
-from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.interface import NtfStore, WantedPage
 from tocsin.ntf_router.store.records import (
     Associated,
     NotRecorded,
@@ -238,7 +238,7 @@ async def test_associated_queues_are_never_subscribed_one_by_one(store: NtfStore
     assert await store.subscribed(ROUTER, ids, None) == 0
     await store.subscribed(ROUTER, [queue("keyed").notifier_id], SERVICE)
     assert await store.forget_service(ROUTER) == 1
-    page = await store.queues_to_subscribe(ROUTER, None, 10, with_associated=True)
+    page = await store.queues_to_subscribe(ROUTER, WantedPage(None, 10, with_associated=True))
     assert [notifier_id for notifier_id, _ in page.queues] == [queue("keyed").notifier_id]
     used = await store.used_router(ROUTER)
     assert used is not None

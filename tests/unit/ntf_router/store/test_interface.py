@@ -33,7 +33,7 @@ from tests.unit.ntf_router.store.samples import (
 )
 from tocsin.crypto.keys import Ed448PrivateKey, X25519PrivateKey
 from tocsin.errors import StoreFull
-from tocsin.ntf_router.store.interface import NtfStore, Registered, Replaced, StoreCounts
+from tocsin.ntf_router.store.interface import NtfStore, Registered, Replaced, StoreCounts, WantedPage
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore
 from tocsin.ntf_router.store.records import (
     Accounting,
@@ -104,7 +104,9 @@ async def all_pages(store: NtfStore, limit: int, *, with_associated: bool) -> li
     found, cursor = [], None
     for turn in count():
         assert turn < 1000
-        page = await store.queues_to_subscribe(ROUTER, cursor, limit, with_associated=with_associated)
+        page = await store.queues_to_subscribe(
+            ROUTER, WantedPage(cursor, limit, with_associated=with_associated)
+        )
         found += [notifier_id for notifier_id, _ in page.queues]
         assert len(page.queues) <= limit
         cursor = page.cursor
@@ -505,7 +507,7 @@ async def test_unusual_ids_and_keys_are_kept(store: NtfStore, key: bytes, notifi
     added = subscription("a1", owner, queue=odd, notifier_key=key)
     assert await store.add_subscription(added)
     assert await store.subscription_of(odd) == added
-    page = await store.queues_to_subscribe(ROUTER, None, 10, with_associated=False)
+    page = await store.queues_to_subscribe(ROUTER, WantedPage(None, 10, with_associated=False))
     assert page.queues == ((notifier_id, key),)
     assert await store.delete_subscription(added.subscription_id)
     assert await store.subscription_of(odd) is None
@@ -656,7 +658,9 @@ async def test_queues_that_are_named_first_are_on_the_first_page_and_all_come_on
     found: list[bytes] = []
     cursor: bytes | None = None
     while True:
-        page = await store.queues_to_subscribe(ROUTER, cursor, 3, with_associated=False, first=first)
+        page = await store.queues_to_subscribe(
+            ROUTER, WantedPage(cursor, 3, with_associated=False, first=first)
+        )
         found += [notifier_id for notifier_id, _ in page.queues]
         cursor = page.cursor
         if cursor is None:
@@ -725,7 +729,7 @@ async def test_an_unknown_router_is_not_used(store: NtfStore) -> None:
     assert await store.subscribed(ROUTER, [b"x"], SERVICE) == 0
     assert await store.disconnected(ROUTER) == 0
     assert await store.forget_service(ROUTER) == 0
-    page = await store.queues_to_subscribe(ROUTER, None, 10, with_associated=True)
+    page = await store.queues_to_subscribe(ROUTER, WantedPage(None, 10, with_associated=True))
     assert (page.queues, page.cursor) == ((), None)
 
 
@@ -799,7 +803,7 @@ async def test_pages_have_all_that_is_wanted_and_mark_it_pending(store: NtfStore
 
 async def test_a_page_has_the_keys(store: NtfStore) -> None:
     owner = await filled(store, "a", "a1")
-    page = await store.queues_to_subscribe(ROUTER, None, 5, with_associated=False)
+    page = await store.queues_to_subscribe(ROUTER, WantedPage(None, 5, with_associated=False))
     added = subscription("a1", owner)
     assert page.queues == ((added.queue.notifier_id, added.notifier_key),)
 
@@ -812,7 +816,7 @@ async def test_no_queue_is_missed_if_others_are_deleted_between_pages(store: Ntf
     found: set[bytes] = set()
     cursor = None
     while True:
-        page = await store.queues_to_subscribe(ROUTER, cursor, limit, with_associated=False)
+        page = await store.queues_to_subscribe(ROUTER, WantedPage(cursor, limit, with_associated=False))
         found |= {notifier_id for notifier_id, _ in page.queues}
         if (cursor := page.cursor) is None:
             break

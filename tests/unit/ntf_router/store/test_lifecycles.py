@@ -9,7 +9,7 @@ import pytest
 from tests.unit.ntf_router.store.opened_stores import KINDS, opened_store
 from tests.unit.ntf_router.store.samples import ROUTER, device_token, filler, subscription, token
 from tocsin.events import queue_exports
-from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.interface import NtfStore, WantedPage
 from tocsin.ntf_router.store.records import TokenRecord
 from tocsin.protocol.ntf.lifecycles import (
     SUBSCRIPTION_CHANGES,
@@ -47,7 +47,7 @@ async def happens_to_token(store: NtfStore, event: TokenEvent, record: TokenReco
 async def happens_to_subscription(store: NtfStore, event: SubscriptionEvent, notifier_id: bytes) -> None:
     match event:
         case SubscriptionEvent.ASKED_FOR:
-            await store.queues_to_subscribe(ROUTER, None, 10, with_associated=True)
+            await store.queues_to_subscribe(ROUTER, WantedPage(None, 10, with_associated=True))
         case SubscriptionEvent.SUBSCRIBED:
             await store.subscribed(ROUTER, [notifier_id], None)
         case SubscriptionEvent.UNAUTHORIZED:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.push.stage import PUSH, Stage
-from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, push_json
+from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json
 from tocsin.push.provider import Accepted, PushRequest, Urgency
 from tools.wire_vectors.files import read_folder
 from tools.wire_vectors.pushes import headers_sent
@@ -26,7 +26,7 @@ async def test_what_the_provider_gets_begins_as_the_reference_recorded_it(stage:
     push = parse_push_json(body)
     urgency = Urgency.ALERT if isinstance(push, MessagePush) else Urgency.BACKGROUND
     token = fields[b":path"].removeprefix(b"/3/device/")
-    sent = PushRequest(token, push_json(push), urgency, PUSH.push_id, PUSH.expires_at)
+    sent = PushRequest(token, push, urgency, PUSH.push_id, PUSH.expires_at)
     assert await stage.provider.send(sent) == Accepted()
     received = await stage.apns.next_push(token)
     assert received.payload == body

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.doubles.smp_harness import START
-from tocsin.protocol.ntf.pushes import CheckMessagesPush, MessagePush, Push, VerificationPush, push_json
+from tocsin.protocol.ntf.pushes import CheckMessagesPush, MessagePush, Push, VerificationPush
 from tocsin.push.fake.fcm import FakeFcm, running_fake_fcm
 from tocsin.push.fcm.client import FcmProvider
 from tocsin.push.fcm.service_account import ServiceAccount
@@ -43,7 +43,7 @@ class FcmStage:
 
     def request(self, push: Push = MESSAGE, token: bytes = REGISTRATION, ttl: int = 3600) -> PushRequest:
         expires_at = int(self.clock.time) + ttl
-        return PushRequest(token, push_json(push), Urgency.ALERT, str(uuid.uuid4()), expires_at)
+        return PushRequest(token, push, Urgency.ALERT, str(uuid.uuid4()), expires_at)
 
     async def push(self, push: Push = MESSAGE, token: bytes = REGISTRATION) -> PushOutcome:
         async with asyncio.timeout(LIMIT_SECONDS):

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.push.stage import PAYLOAD
 from tocsin.push.fake.behaviours import Behaviour, Hold, SendRaw
 from tocsin.push.fake.server import FakeApns
-from tocsin.push.http2.connection import Http2Connection
+from tocsin.push.http2.connection import Http2Connection, HttpsServer
 from tocsin.push.http2.exchange import (
     MAX_BODY_BYTES,
     Failure,
@@ -49,7 +49,9 @@ ACCEPTED: Final = frame(HEADERS, END_STREAM | END_HEADERS, 1, STATUS_200)
 
 @asynccontextmanager
 async def connected(apns: FakeApns, limits: Http2Limits = QUICK) -> AsyncIterator[Http2Connection]:
-    connection = await Http2Connection.connect(apns.host, apns.port, tls_context(apns.ca_file), limits)
+    connection = await Http2Connection.connect(
+        HttpsServer(apns.host, apns.port, tls_context(apns.ca_file)), limits
+    )
     try:
         yield connection
     finally:

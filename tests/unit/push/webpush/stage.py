@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.doubles.web_push_service import WebPushPhone, WebPushService
 from tocsin.crypto.web_push import VapidKey
-from tocsin.protocol.ntf.pushes import CheckMessagesPush, MessagePush, Push, VerificationPush, push_json
+from tocsin.protocol.ntf.pushes import CheckMessagesPush, MessagePush, Push, VerificationPush
 from tocsin.push.provider import PushOutcome, PushRequest, Urgency
 from tocsin.push.settings import WebPushSettings
 from tocsin.push.webpush.client import WebPushProvider
@@ -26,9 +26,7 @@ def web_push_settings(**changes: Any) -> WebPushSettings:
 
 
 def request_to(phone: WebPushPhone, push: Push = MESSAGES, urgency: Urgency = Urgency.ALERT) -> PushRequest:
-    return PushRequest(
-        phone.token, push_json(push), urgency, "4ab13bbb-9ab4-4b86-a2ac-9d3a7ab1f41d", NOW + 60
-    )
+    return PushRequest(phone.token, push, urgency, "4ab13bbb-9ab4-4b86-a2ac-9d3a7ab1f41d", NOW + 60)
 
 
 @dataclass(slots=True)

@@ -213,7 +213,7 @@ async def test_a_token_and_a_payload_that_are_none_are_told_apart(stage: WebPush
     request = request_to(stage.phone())
     broken = request._replace(device_token=request.device_token[1:])
     assert await stage.send(broken) == TokenInvalid(InvalidReason.BAD)
-    assert await stage.send(request._replace(payload=b'{"aps":{"alert":"x"}}')) == PushRefused("not_a_push")
+    assert await stage.send(request._replace(contents=b'{"aps":{"alert":"x"}}')) == PushRefused("not_a_push")
 
 
 async def test_a_close_waits_for_answers_and_gives_up_the_rest(service: WebPushService) -> None:

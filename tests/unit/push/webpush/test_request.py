@@ -34,7 +34,8 @@ def sized(push: Push, form: WebPushForm) -> Push:
 
 
 def body_of(push: Push, form: WebPushForm) -> bytes:
-    content = pushed_content(push_json(push), form)
+    content = pushed_content(push, form)
+    assert pushed_content(push_json(push), form) == content
     return sealed_body(content, replace(ADDRESS, form=form), os.urandom(32), os.urandom(16))
 
 

@@ -10,23 +10,27 @@ first row of a life goes to every partition, and is read once.
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import logging
 import os
 import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.channels.channel import MOST_BYTES, MOST_OUTCOME_BYTES, Segment, cut
+from tocsin.ntf_router.delivery.channels.channel import MOST_BYTES, Segment, cut
+from tocsin.ntf_router.delivery.channels.router_end import (
+    PAUSE_SECONDS,
+    ChannelThread,
+    WaitingOutcomes,
+    require_room,
+)
 
 SETTINGS_VARIABLE: Final = "TOCSIN_KAFKA_SETTINGS"
 ANSWER_SECONDS: Final = 10.0
@@ -41,8 +45,6 @@ ROW_BYTES: Final = 1_000
 """A usual row. Kafka does not say how long they are."""
 MESSAGE_BYTES: Final = 500_000
 """Outcome rows of one message: a broker takes a million bytes unless it is told otherwise."""
-PAUSE_SECONDS: Final = 1.0
-WARN_SECONDS: Final = 60.0
 _LIFE: Final = "life"
 _FIRST: Final = "first"
 _TOKEN: Final = 4
@@ -101,11 +103,9 @@ class KafkaChannel:
         self._queue: deque[tuple[str, bytes, bool]] = deque()
         """Life, row, and whether it goes to every partition."""
         self._queued = 0
-        self._outcomes: deque[bytes] = deque()
-        self._outcome_bytes = 0
+        self._outcomes = WaitingOutcomes()
         self._partitions = 0
-        self._stopped = threading.Event()
-        self._warned_at = -WARN_SECONDS
+        self._thread = ChannelThread("with Kafka", _kafka().KafkaException, self._work, self._end)
 
     def begin(self, line: bytes) -> None:
         with self._lock:
@@ -116,47 +116,27 @@ class KafkaChannel:
             self._queued = len(line)
 
     def publish(self, lines: Sequence[bytes]) -> None:
-        size = sum(map(len, lines))
         with self._lock:
-            if self._queued + size > MOST_BYTES:
-                raise OSError(errno.ENOSPC, f"{self._queued:,} bytes wait for Kafka already")
+            self._queued += require_room(self._queued, lines, "Kafka")
             self._queue.extend([(self._life, line, False) for line in lines])
-            self._queued += size
 
     def take(self) -> Iterator[bytes]:
-        while self._outcomes:
-            with self._lock:
-                lines = self._outcomes.popleft()
-                self._outcome_bytes -= len(lines)
-            yield lines
+        return self._outcomes.take()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        thread = threading.Thread(target=self._work, name="hand-over kafka", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stopped.set()
-            await asyncio.to_thread(thread.join, 2 * PAUSE_SECONDS)
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return self._thread.running()
 
     def _work(self) -> None:
-        problem = _kafka().KafkaException
-        while not self._stopped.is_set():
-            try:
-                if not self._partitions:
-                    # Asked by a producer, a broker may create topics.
-                    partitions = len(partitions_of(self._producer, self._topics.rows))
-                    outcomes = partitions_of(self._producer, self._topics.outcomes)
-                    self._consumer.assign([self._at_the_end(each) for each in outcomes])
-                    self._partitions = partitions
-                self._send()
-                self._receive()
-            except problem as error:
-                if time.monotonic() >= self._warned_at + WARN_SECONDS:
-                    self._warned_at = time.monotonic()
-                    logger.error("cannot hand over with Kafka, trying again: %s", error)
-                self._stopped.wait(PAUSE_SECONDS)
+        if not self._partitions:
+            # Asked by a producer, a broker may create topics.
+            partitions = len(partitions_of(self._producer, self._topics.rows))
+            outcomes = partitions_of(self._producer, self._topics.outcomes)
+            self._consumer.assign([self._at_the_end(each) for each in outcomes])
+            self._partitions = partitions
+        self._send()
+        self._receive()
+
+    def _end(self) -> None:
         self._producer.flush(PAUSE_SECONDS)
         self._consumer.close()
 
@@ -192,14 +172,12 @@ class KafkaChannel:
         self._producer.poll(0)
 
     def _receive(self) -> None:
-        if self._outcome_bytes > MOST_OUTCOME_BYTES:
-            self._stopped.wait(LOOK_SECONDS)
+        if not self._outcomes.has_room():
+            self._thread.wait(LOOK_SECONDS)
             return
         for message in self._consumer.consume(64, timeout=LOOK_SECONDS):
             if message.error() is None:
-                with self._lock:
-                    self._outcomes.append(message.value())
-                    self._outcome_bytes += len(message.value())
+                self._outcomes.add(message.value())
 
 
 @dataclass(frozen=True, slots=True)

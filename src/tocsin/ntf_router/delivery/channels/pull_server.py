@@ -8,7 +8,6 @@ bytes are bounded, a stranger gets nothing, and one that does not read is closed
 from __future__ import annotations
 
 import asyncio
-import errno
 import hmac
 import logging
 import secrets
@@ -20,7 +19,7 @@ from typing import Final, NamedTuple
 
 from tocsin.crypto.credentials import Credentials
 from tocsin.errors import ConfigError, ConnectFailed, DecodeError
-from tocsin.ntf_router.delivery.channels.channel import MOST_BYTES, MOST_OUTCOME_BYTES, cut
+from tocsin.ntf_router.delivery.channels.channel import cut
 from tocsin.ntf_router.delivery.channels.pull_messages import (
     BLOCK,
     LOOK_SECONDS,
@@ -41,6 +40,7 @@ from tocsin.ntf_router.delivery.channels.pull_messages import (
     receive_message,
     send_message,
 )
+from tocsin.ntf_router.delivery.channels.router_end import WARN_SECONDS, WaitingOutcomes, require_room
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.listener import Listener, ListenerLimits
 from tocsin.transport.tls_contexts import server_context
@@ -60,7 +60,6 @@ MOST_FOUND: Final = 4_096
 """Segments in one answer. The job asks again."""
 MOST_KEYS: Final = 1_024
 """Keys of outcomes that are remembered, so that a repeated request is taken once."""
-WARN_SECONDS: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -97,8 +96,7 @@ class PullChannel:
         self._segments: deque[bytes] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
-        self._outcomes: deque[bytes] = deque()
-        self._outcome_bytes = 0
+        self._outcomes = WaitingOutcomes()
         self._keys: dict[str, None] = {}
         self._strangers: dict[BlockConnection, None] = {}
         """Oldest first."""
@@ -118,7 +116,7 @@ class PullChannel:
     @property
     def outcome_bytes(self) -> int:
         """Bytes of outcomes that nobody took."""
-        return self._outcome_bytes
+        return self._outcomes.bytes
 
     def begin(self, line: bytes) -> None:
         self._life, self._first = secrets.token_hex(6), 1
@@ -127,19 +125,13 @@ class PullChannel:
         self.publish([line])
 
     def publish(self, lines: Sequence[bytes]) -> None:
-        size = sum(map(len, lines))
-        if self._bytes + size > MOST_BYTES:
-            raise OSError(errno.ENOSPC, f"{self._bytes:,} bytes of rows wait for the job already")
+        self._bytes += require_room(self._bytes, lines, "the job")
         self._segments.extend(cut(lines))
-        self._bytes += size
         news, self._news = self._news, asyncio.Event()
         news.set()
 
     def take(self) -> Iterator[bytes]:
-        while self._outcomes:
-            lines = self._outcomes.popleft()
-            self._outcome_bytes -= len(lines)
-            yield lines
+        return self._outcomes.take()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -250,11 +242,10 @@ class PullChannel:
 
     def _take_in(self, request: PublishOutcomes) -> PullDone | PullBusy:
         if request.key not in self._keys:
-            if self._outcome_bytes + len(request.lines) > MOST_OUTCOME_BYTES:
+            if not self._outcomes.has_room(len(request.lines)):
                 return PullBusy()
             self._keys[request.key] = None
             if len(self._keys) > MOST_KEYS:
                 del self._keys[next(iter(self._keys))]
-            self._outcomes.append(request.lines)
-            self._outcome_bytes += len(request.lines)
+            self._outcomes.add(request.lines)
         return PullDone()

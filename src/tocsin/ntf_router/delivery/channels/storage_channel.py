@@ -7,27 +7,26 @@ takes its time.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, Final, TypeVar
 
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.delivery.channels.channel import MOST_BYTES, MOST_OUTCOME_BYTES, SEGMENT_BYTES, Segment
+from tocsin.ntf_router.delivery.channels.channel import SEGMENT_BYTES, Segment
+from tocsin.ntf_router.delivery.channels.router_end import ChannelThread, WaitingOutcomes, require_room
 
 LOOK_SECONDS: Final = 0.2
 """Between two looks for news. Each look is a request that costs money in most storages."""
 TRIES: Final = 3
 PAUSE_SECONDS: Final = 1.0
-WARN_SECONDS: Final = 60.0
 _BUFFER: Final = 65_536
 _ROWS: Final = "rows"
 _OUTCOMES: Final = "outcomes"
@@ -110,12 +109,11 @@ class StorageChannel:
         """How often the router has withdrawn everything."""
         self._last: int | None = None
         """The number in the name of the last object with rows."""
-        self._outcomes: deque[bytes] = deque()
-        self._outcome_bytes = 0
+        self._outcomes = WaitingOutcomes()
         self._looks = False
-        self._stopped = threading.Event()
+        self._looked_at = 0.0
         self._news = threading.Event()
-        self._warned_at = -WARN_SECONDS
+        self._thread = ChannelThread("in object storage", OSError, self._work)
 
     def begin(self, line: bytes) -> None:
         with self._lock:
@@ -127,49 +125,25 @@ class StorageChannel:
         self._news.set()
 
     def publish(self, lines: Sequence[bytes]) -> None:
-        size = sum(map(len, lines))
         with self._lock:
-            if self._queued + size > MOST_BYTES:
-                raise OSError(errno.ENOSPC, f"{self._queued:,} bytes wait for object storage already")
+            self._queued += require_room(self._queued, lines, "object storage")
             self._queue.extend(lines)
-            self._queued += size
         self._news.set()
 
     def take(self) -> Iterator[bytes]:
         self._looks = True  # only while the router waits for outcomes
-        while self._outcomes:
-            with self._lock:
-                lines = self._outcomes.popleft()
-                self._outcome_bytes -= len(lines)
-            yield lines
+        return self._outcomes.take()
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        thread = threading.Thread(target=self._work, name="hand-over storage", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stopped.set()
-            self._news.set()
-            await asyncio.to_thread(thread.join, 2 * PAUSE_SECONDS)
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return self._thread.running()
 
     def _work(self) -> None:
-        looked_at = 0.0
-        while not self._stopped.is_set():
-            self._news.wait(LOOK_SECONDS)
-            self._news.clear()
-            try:
-                self._write_rows()
-                if self._looks and time.monotonic() - looked_at >= LOOK_SECONDS:
-                    self._looks, looked_at = False, time.monotonic()
-                    self._read_outcomes()
-            except OSError as error:
-                if time.monotonic() >= self._warned_at + WARN_SECONDS:
-                    self._warned_at = time.monotonic()
-                    logger.error("cannot hand over in object storage, trying again: %s", error)
-                self._news.set()
-                self._stopped.wait(PAUSE_SECONDS)
+        self._news.wait(LOOK_SECONDS)
+        self._news.clear()
+        self._write_rows()
+        if self._looks and time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            self._looks, self._looked_at = False, time.monotonic()
+            self._read_outcomes()
 
     def _write_rows(self) -> None:
         if self._last is None:
@@ -210,14 +184,12 @@ class StorageChannel:
 
     def _read_outcomes(self) -> None:
         for each in self._store.names(_OUTCOMES):
-            if self._outcome_bytes + each.size > MOST_OUTCOME_BYTES:
+            if not self._outcomes.has_room(each.size):
                 return
             path = f"{_OUTCOMES}/{each.name}"
             lines = self._store.read(path)
             if lines:
-                with self._lock:
-                    self._outcomes.append(lines)
-                    self._outcome_bytes += len(lines)
+                self._outcomes.add(lines)
             self._store.delete(path)
 
 

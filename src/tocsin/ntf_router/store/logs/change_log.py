@@ -6,10 +6,14 @@ The first half is about direct notifications.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Self, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from tocsin.durable.log_fields import (
+    FIELD,
+    NUMBER,
     BadLogLine,
+    LineOfWords,
+    WordForm,
     decode_field,
     decode_field_or_empty,
     decode_number,
@@ -17,45 +21,44 @@ from tocsin.durable.log_fields import (
     exactly,
     not_known,
 )
-from tocsin.ntf_router.store.logs.store_log import decode_flag, decode_router
+from tocsin.ntf_router.store.logs.store_log import ROUTER, decode_flag
 from tocsin.ntf_router.store.memory.subscription_table import ID_BYTES
-from tocsin.protocol.addresses import RouterLocation, Scheme
+from tocsin.protocol.addresses import RouterLocation
+
+
+def _joined(notifier_ids: tuple[bytes, ...]) -> bytes:
+    return encode_field(b"".join(notifier_ids))
+
+
+def _split(text: bytes) -> tuple[bytes, ...]:
+    joined = decode_field(text)
+    if len(joined) % ID_BYTES:
+        raise BadLogLine(f"ids of direct notifications must have {ID_BYTES} bytes each")
+    return tuple(joined[start : start + ID_BYTES] for start in range(0, len(joined), ID_BYTES))
+
+
+NOTIFIER_IDS: Final = WordForm(_joined, _split)
 
 
 @dataclass(frozen=True, slots=True)
-class QueuesAssociated:
+class QueuesAssociated(LineOfWords):
     tag: ClassVar[bytes] = b"A"
+    forms = FIELD, ROUTER, NOTIFIER_IDS
 
     token_id: bytes = field(repr=False)
     router: RouterLocation
     notifier_ids: tuple[bytes, ...] = field(repr=False)
 
-    def encode(self) -> bytes:
-        router = self.router.text(Scheme.SMP).encode()
-        return b" ".join((self.tag, encode_field(self.token_id), router, _joined(self.notifier_ids)))
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        token_id, router, ids = exactly(words, 3)
-        return cls(decode_field(token_id), decode_router(router), _split(ids))
-
 
 @dataclass(frozen=True, slots=True)
-class _AtTime:
+class _AtTime(LineOfWords):
     """The common form of D and G lines."""
 
     tag: ClassVar[bytes]
+    forms = NOTIFIER_IDS, NUMBER
 
     notifier_ids: tuple[bytes, ...] = field(repr=False)
     time: int
-
-    def encode(self) -> bytes:
-        return b"%b %b %d" % (self.tag, _joined(self.notifier_ids), self.time)
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        ids, time = exactly(words, 2)
-        return cls(_split(ids), decode_number(time))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,35 +74,17 @@ class QueuesGone(_AtTime):
 
 
 @dataclass(frozen=True, slots=True)
-class QueuesRemoved:
+class QueuesRemoved(LineOfWords):
     tag: ClassVar[bytes] = b"X"
+    forms = (NOTIFIER_IDS,)
 
     notifier_ids: tuple[bytes, ...] = field(repr=False)
-
-    def encode(self) -> bytes:
-        return self.tag + b" " + _joined(self.notifier_ids)
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        [ids] = exactly(words, 1)
-        return cls(_split(ids))
 
 
 DirectChange: TypeAlias = QueuesAssociated | QueuesEnded | QueuesGone | QueuesRemoved
 DIRECT_LINES: Final[dict[bytes, type[DirectChange]]] = {
     kind.tag: kind for kind in (QueuesAssociated, QueuesEnded, QueuesGone, QueuesRemoved)
 }
-
-
-def _joined(notifier_ids: tuple[bytes, ...]) -> bytes:
-    return encode_field(b"".join(notifier_ids))
-
-
-def _split(text: bytes) -> tuple[bytes, ...]:
-    joined = decode_field(text)
-    if len(joined) % ID_BYTES:
-        raise BadLogLine(f"ids of direct notifications must have {ID_BYTES} bytes each")
-    return tuple(joined[start : start + ID_BYTES] for start in range(0, len(joined), ID_BYTES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,22 @@ from typing import ClassVar, Final, Self, TypeAlias
 
 from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.durable.log_fields import (
+    FIELD,
+    NUMBER,
     BadLogLine,
+    LineOfWords,
     OptionalFields,
+    WordForm,
     decode_field,
     decode_field_or_empty,
+    decode_line,
     decode_number,
     encode_field,
     encode_number,
     exactly,
     labelled,
     not_known,
+    with_rest,
 )
 from tocsin.errors import DecodeError
 from tocsin.ntf_router.store.records import SubscriptionRecord, TokenRecord
@@ -37,6 +43,49 @@ from tocsin.protocol.ntf.statuses import (
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.ntf.versions import INVALID_REASON_VERSION
 from tocsin.protocol.ntf.web_push_tokens import is_reference_form
+
+_KEPT_ADDRESSES: Final = 4096
+_NO_SERVICE: Final = b"off"
+
+
+def encode_token_status(status: TokenStatus) -> bytes:
+    return status.text(INVALID_REASON_VERSION).encode()
+
+
+def decode_token_status(text: bytes) -> TokenStatus:
+    try:
+        return TokenStatus.parse(text.decode())
+    except (DecodeError, UnicodeDecodeError):
+        raise not_known("unknown token status") from None
+
+
+@lru_cache(_KEPT_ADDRESSES)
+def decode_router(text: bytes) -> RouterLocation:
+    try:
+        address = RouterAddress.parse(text.decode())
+    except (DecodeError, UnicodeDecodeError):
+        raise BadLogLine("not a router address") from None
+    if address.scheme is not Scheme.SMP or address.password is not None:
+        raise BadLogLine("not the address of an SMP router")
+    return address.location.with_legacy_onion()
+
+
+def _encode_router(router: RouterLocation) -> bytes:
+    return router.text(Scheme.SMP).encode()
+
+
+def _encode_service(service_id: bytes | None) -> bytes:
+    return b"service=" + (_NO_SERVICE if service_id is None else encode_field(service_id))
+
+
+def _decode_service(word: bytes) -> bytes | None:
+    text = labelled(word, b"service=")
+    return None if text == _NO_SERVICE else decode_field(text)
+
+
+TOKEN_STATUS: Final = WordForm(encode_token_status, decode_token_status)
+ROUTER: Final = WordForm(_encode_router, decode_router)
+SERVICE: Final = WordForm(_encode_service, _decode_service)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +115,8 @@ class TokenAdded:
         return b" ".join(words)
 
     @classmethod
-    def decode(cls, line: bytes) -> Self:
-        words = _with_one_token(line.split(b" "), 2)
+    def decode(cls, words: list[bytes]) -> Self:
+        words = _with_one_token(words, 2)
         if len(words) < 10:
             raise BadLogLine("TCREATE lacks fields")
         dh_key = decode_field(words[6])
@@ -92,21 +141,14 @@ class TokenAdded:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenStatusSet:
+class TokenStatusSet(LineOfWords):
     """TSTATUS tknId status; ACTIVE also removes the token's rivals."""
 
     tag: ClassVar[bytes] = b"TSTATUS"
+    forms = FIELD, TOKEN_STATUS
 
     token_id: bytes
     status: TokenStatus
-
-    def encode(self) -> bytes:
-        return b" ".join((self.tag, encode_field(self.token_id), encode_token_status(self.status)))
-
-    @classmethod
-    def decode(cls, line: bytes) -> Self:
-        token_id, status = exactly(line.split(b" "), 2)
-        return cls(decode_field(token_id), decode_token_status(status))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,61 +166,41 @@ class TokenReplaced:
         return b" ".join((self.tag, encode_field(self.token_id), device_token, encode_field(self.code)))
 
     @classmethod
-    def decode(cls, line: bytes) -> Self:
-        token_id, provider, token, code = exactly(_with_one_token(line.split(b" "), 2), 4)
+    def decode(cls, words: list[bytes]) -> Self:
+        token_id, provider, token, code = exactly(_with_one_token(words, 2), 4)
         return cls(decode_field(token_id), decode_device_token(provider, token), decode_field_or_empty(code))
 
 
 @dataclass(frozen=True, slots=True)
-class CronSet:
+class CronSet(LineOfWords):
     """TCRON tknId minutes"""
 
     tag: ClassVar[bytes] = b"TCRON"
+    forms = FIELD, NUMBER
 
     token_id: bytes
     minutes: int
 
-    def encode(self) -> bytes:
-        return b" ".join((self.tag, encode_field(self.token_id), encode_number(self.minutes)))
-
-    @classmethod
-    def decode(cls, line: bytes) -> Self:
-        token_id, minutes = exactly(line.split(b" "), 2)
-        return cls(decode_field(token_id), decode_number(minutes))
-
 
 @dataclass(frozen=True, slots=True)
-class TokenUsed:
+class TokenUsed(LineOfWords):
     """TTIME tknId seconds"""
 
     tag: ClassVar[bytes] = b"TTIME"
+    forms = FIELD, NUMBER
 
     token_id: bytes
     day: int
 
-    def encode(self) -> bytes:
-        return b" ".join((self.tag, encode_field(self.token_id), encode_number(self.day)))
-
-    @classmethod
-    def decode(cls, line: bytes) -> Self:
-        token_id, day = exactly(line.split(b" "), 2)
-        return cls(decode_field(token_id), decode_number(day))
-
 
 @dataclass(frozen=True, slots=True)
-class TokenRemoved:
+class TokenRemoved(LineOfWords):
     """TDELETE tknId"""
 
     tag: ClassVar[bytes] = b"TDELETE"
+    forms = (FIELD,)
 
     token_id: bytes
-
-    def encode(self) -> bytes:
-        return self.tag + b" " + encode_field(self.token_id)
-
-    @classmethod
-    def decode(cls, line: bytes) -> Self:
-        return cls(decode_field(line))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +229,8 @@ class SubscriptionAdded:
         return b" ".join(words)
 
     @classmethod
-    def decode(cls, line: bytes) -> Self:
-        words = exactly(line.split(b" ", 4), 5)
+    def decode(cls, words: list[bytes]) -> Self:
+        words = with_rest(words, 5)
         text = labelled(words[4], b"subStatus=")
         flag = b"F"
         if not text.startswith(b"ERR "):
@@ -242,8 +264,8 @@ class SubscriptionStatusSet:
         return b" ".join(words) + flag
 
     @classmethod
-    def decode(cls, line: bytes) -> Self:
-        subscription_id, text = exactly(line.split(b" ", 1), 2)
+    def decode(cls, words: list[bytes]) -> Self:
+        subscription_id, text = with_rest(words, 2)
         associated = text.endswith(b" service=T") and not text.startswith(b"ERR ")
         if associated:
             text = text.removesuffix(b" service=T")
@@ -253,39 +275,24 @@ class SubscriptionStatusSet:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionRemoved:
+class SubscriptionRemoved(LineOfWords):
     """SDELETE subId"""
 
     tag: ClassVar[bytes] = b"SDELETE"
+    forms = (FIELD,)
 
     subscription_id: bytes
 
-    def encode(self) -> bytes:
-        return self.tag + b" " + encode_field(self.subscription_id)
-
-    @classmethod
-    def decode(cls, line: bytes) -> Self:
-        return cls(decode_field(line))
-
 
 @dataclass(frozen=True, slots=True)
-class ServiceSet:
+class ServiceSet(LineOfWords):
     """SERVICE address service=id|off"""
 
     tag: ClassVar[bytes] = b"SERVICE"
+    forms = ROUTER, SERVICE
 
     router: RouterLocation
     service_id: bytes | None
-
-    def encode(self) -> bytes:
-        service = b"off" if self.service_id is None else encode_field(self.service_id)
-        return b" ".join((self.tag, self.router.text(Scheme.SMP).encode(), b"service=" + service))
-
-    @classmethod
-    def decode(cls, line: bytes) -> Self:
-        address, service = exactly(line.split(b" "), 2)
-        text = labelled(service, b"service=")
-        return cls(decode_router(address), None if text == b"off" else decode_field(text))
 
 
 NtfStoreChange: TypeAlias = (
@@ -304,11 +311,7 @@ NtfStoreChange: TypeAlias = (
 
 def decode_ntf_store_line(line: bytes) -> NtfStoreChange:
     """Raises `BadLogLine`."""
-    tag, _, rest = line.partition(b" ")
-    kind = _CHANGES.get(tag)
-    if kind is None:
-        raise not_known("unknown kind of record")
-    return kind.decode(rest)
+    return decode_line(line, _CHANGES)
 
 
 _CHANGES: Final[dict[bytes, type[NtfStoreChange]]] = {
@@ -330,7 +333,6 @@ _CHANGES: Final[dict[bytes, type[NtfStoreChange]]] = {
 
 _PROVIDERS: Final = {provider.text.encode(): provider for provider in PushProvider}
 _FLAGS: Final = {b"T": True, b"F": False}
-_KEPT_ADDRESSES: Final = 4096
 
 
 def decode_flag(text: bytes) -> bool:
@@ -362,17 +364,6 @@ def decode_device_token(provider: bytes, token: bytes) -> DeviceToken:
     return DeviceToken(_PROVIDERS[provider], token)
 
 
-def encode_token_status(status: TokenStatus) -> bytes:
-    return status.text(INVALID_REASON_VERSION).encode()
-
-
-def decode_token_status(text: bytes) -> TokenStatus:
-    try:
-        return TokenStatus.parse(text.decode())
-    except (DecodeError, UnicodeDecodeError):
-        raise not_known("unknown token status") from None
-
-
 def encode_subscription_status(status: SubscriptionStatus) -> bytes:
     """Encode a status. The text of an error comes from an SMP router and must not end the line."""
     return " ".join(subscription_status_text(status).splitlines()).encode("utf-8", "replace")
@@ -383,14 +374,3 @@ def decode_subscription_status(text: bytes) -> SubscriptionStatus:
         return parse_subscription_status(text.decode())
     except (DecodeError, UnicodeDecodeError):
         raise not_known("unknown subscription status") from None
-
-
-@lru_cache(_KEPT_ADDRESSES)
-def decode_router(text: bytes) -> RouterLocation:
-    try:
-        address = RouterAddress.parse(text.decode())
-    except (DecodeError, UnicodeDecodeError):
-        raise BadLogLine("not a router address") from None
-    if address.scheme is not Scheme.SMP or address.password is not None:
-        raise BadLogLine("not the address of an SMP router")
-    return address.location.with_legacy_onion()

@@ -11,6 +11,7 @@ from tocsin.ntf_router.store.memory.token_table import KeptNotification
 from tocsin.ntf_router.store.records import (
     EXPIRED,
     Accounting,
+    BeforeCommit,
     DuePush,
     LastNotification,
     NotRecorded,
@@ -39,8 +40,8 @@ class MemoryNotifications:
         self,
         router: RouterLocation,
         received: Sequence[ReceivedNotification],
-        before_commit: Callable[[Results], None] | None = None,
-    ) -> list[Recorded | NotRecorded]:
+        before_commit: BeforeCommit | None = None,
+    ) -> Results:
         await self._tables.journal.ready()
         known = self._tables.routers.router(router)
         number = None if known is None else known.number

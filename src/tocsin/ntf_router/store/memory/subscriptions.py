@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Final
 
 from tocsin.crypto.credentials import Credentials
-from tocsin.ntf_router.store.interface import QueueFacts
+from tocsin.ntf_router.store.interface import QueueFacts, SubscriptionPage, WantedPage
 from tocsin.ntf_router.store.logs.store_log import ServiceSet, SubscriptionAdded, SubscriptionRemoved
 from tocsin.ntf_router.store.memory.subscription_table import KeptRouter
 from tocsin.ntf_router.store.memory.tables import NtfTables
 from tocsin.ntf_router.store.records import (
     SUBSCRIPTION_REMOVED,
     Associations,
-    SubscriptionPage,
     SubscriptionRecord,
     TokenRecord,
     UsedRouter,
@@ -208,30 +207,22 @@ class MemorySubscriptions:
     async def recently_active(self, limit: int) -> list[tuple[bytes, bytes]]:
         return []
 
-    async def queues_to_subscribe(
-        self,
-        router: RouterLocation,
-        after: bytes | None,
-        limit: int,
-        *,
-        with_associated: bool,
-        first: Sequence[bytes] = (),
-    ) -> SubscriptionPage:
+    async def queues_to_subscribe(self, router: RouterLocation, page: WantedPage) -> SubscriptionPage:
         queues: list[tuple[bytes, bytes]] = []
-        table, cursor = self._tables.routers.table, after
+        table, cursor = self._tables.routers.table, page.after
         while True:
             known = self._tables.routers.router(router)
             if known is None:
                 return SubscriptionPage(tuple(queues), None)
-            left = limit - len(queues)
+            left = page.limit - len(queues)
             rows, cursor = self._tables.routers.page(
-                known, cursor, left, with_associated=with_associated, blocks=PAUSE_AFTER
+                known, cursor, left, with_associated=page.with_associated, blocks=PAUSE_AFTER
             )
             for row in rows:
                 _, associated = table.state(row)
                 self._tables.routers.set_state(row, SubscriptionState.PENDING, associated=associated)
                 queues.append((table.notifier_id(row), table.key(row)))
-            if cursor is None or len(queues) >= limit:
+            if cursor is None or len(queues) >= page.limit:
                 return SubscriptionPage(tuple(queues), cursor)
             await asyncio.sleep(0)
 

@@ -100,7 +100,7 @@ class PostgresNotifications:
         self,
         router: RouterLocation,
         received: Sequence[records.ReceivedNotification],
-        before_commit: Callable[[records.Results], None] | None = None,
+        before_commit: records.BeforeCommit | None = None,
     ) -> list[records.Recorded | records.NotRecorded]:
         if len({each.notifier_id for each in received}) == len(received):
             return await self._add_different(router, received, before_commit)
@@ -125,7 +125,7 @@ class PostgresNotifications:
         self,
         router: RouterLocation,
         received: Sequence[records.ReceivedNotification],
-        before_commit: Callable[[records.Results], None] | None,
+        before_commit: records.BeforeCommit | None,
     ) -> list[records.Recorded | records.NotRecorded]:
         """Store notifications of different queues: a function in the database decides about each of them."""
         lease = (None, None, None) if self._fences is None else self._fences.of_router(router)

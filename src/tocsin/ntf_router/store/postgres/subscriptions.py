@@ -12,7 +12,7 @@ import asyncpg
 from tocsin.crypto.credentials import Credentials
 from tocsin.durable.postgres.batched_reads import BatchedReads
 from tocsin.errors import DecodeError, StoreError, StoreFull
-from tocsin.ntf_router.store.interface import QueueFacts
+from tocsin.ntf_router.store.interface import QueueFacts, SubscriptionPage, WantedPage
 from tocsin.ntf_router.store.postgres.fences import Fences
 from tocsin.ntf_router.store.postgres.functions import ADDED, FULL, TOKEN_FULL
 from tocsin.ntf_router.store.postgres.outcomes import (
@@ -41,7 +41,6 @@ from tocsin.ntf_router.store.records import (
     USED_ADDRESSES,
     Associations,
     RowLimit,
-    SubscriptionPage,
     SubscriptionRecord,
     TokenRecord,
     UsedRouter,
@@ -458,20 +457,13 @@ class PostgresSubscriptions:
         rows = await self._background.fetch(_RECENT, limit)
         return [(decode_base64url(row["smp_keyhash"].decode()), row["smp_notifier_id"]) for row in rows]
 
-    async def queues_to_subscribe(
-        self,
-        router: RouterLocation,
-        after: bytes | None,
-        limit: int,
-        *,
-        with_associated: bool,
-        first: Sequence[bytes] = (),
-    ) -> SubscriptionPage:
+    async def queues_to_subscribe(self, router: RouterLocation, page: WantedPage) -> SubscriptionPage:
         """Return a page. The cursor is a subscription id, empty behind the first page of those that are named."""
-        statement = _FIRST_PAGE if first and after is None else _NEXT_PAGE
+        first, limit = page.first, page.limit
+        statement = _FIRST_PAGE if first and page.after is None else _NEXT_PAGE
         if statement is _FIRST_PAGE:
             limit = max(limit, len(first))
-        arguments = identity_of(router), after or b"", limit, with_associated, list(first) or None
+        arguments = identity_of(router), page.after or b"", limit, page.with_associated, list(first) or None
         fences = self._fences
 
         async def statements(connection: Proxy) -> list[asyncpg.Record]:

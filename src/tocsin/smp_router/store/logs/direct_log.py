@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import ClassVar, Final, Self, TypeAlias
 
 from tocsin.durable.log_fields import (
+    FIELD,
     BadLogLine,
+    LineOfWords,
+    WordForm,
     decode_field,
+    decode_line,
     decode_number,
     encode_field,
     encode_number,
@@ -26,6 +30,16 @@ from tocsin.protocol.direct.priorities import MinimumPriority
 from tocsin.smp_router.store.interface import NtfRouterRecord, SmpDirectStore, WaitingPacket
 
 _NONE: Final = b"-"
+
+
+def _decode_minimum(text: bytes) -> MinimumPriority:
+    try:
+        return MinimumPriority(decode_number(text))
+    except ValueError:
+        raise not_known("unknown minimum priority") from None
+
+
+MINIMUM: Final[WordForm[MinimumPriority]] = WordForm(encode_number, _decode_minimum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +69,14 @@ class NtfRouterSet:
 
 
 @dataclass(frozen=True, slots=True)
-class MinimumPrioritySet:
+class MinimumPrioritySet(LineOfWords):
     """PRIORITY notifierId 0|1|2|3; a notifier without a line has 1."""
 
     tag: ClassVar[bytes] = b"PRIORITY"
+    forms = FIELD, MINIMUM
 
     notifier_id: bytes
     minimum: MinimumPriority
-
-    def encode(self) -> bytes:
-        return b" ".join([self.tag, encode_field(self.notifier_id), encode_number(self.minimum)])
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        notifier_id, minimum = exactly(words, 2)
-        try:
-            return cls(decode_field(notifier_id), MinimumPriority(decode_number(minimum)))
-        except ValueError:
-            raise not_known("unknown minimum priority") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +115,13 @@ class PacketAdded:
 
 
 @dataclass(frozen=True, slots=True)
-class PacketRemoved:
+class PacketRemoved(LineOfWords):
     """DONE packetId"""
 
     tag: ClassVar[bytes] = b"DONE"
+    forms = (FIELD,)
 
     packet_id: bytes
-
-    def encode(self) -> bytes:
-        return self.tag + b" " + encode_field(self.packet_id)
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        [packet_id] = exactly(words, 1)
-        return cls(decode_field(packet_id))
 
 
 DirectChange: TypeAlias = NtfRouterSet | MinimumPrioritySet | PacketAdded | PacketRemoved
@@ -134,11 +131,7 @@ _KINDS: Final[dict[bytes, type[DirectChange]]] = {kind.tag: kind for kind in DIR
 
 def decode_direct_line(line: bytes) -> DirectChange:
     """Raises `BadLogLine`."""
-    words = line.split(b" ")
-    kind = _KINDS.get(words.pop(0))
-    if kind is None:
-        raise not_known("unknown kind of record")
-    return kind.decode(words)
+    return decode_line(line, _KINDS)
 
 
 def direct_records(store: SmpDirectStore) -> list[DirectChange]:

@@ -13,6 +13,7 @@ from typing import ClassVar, Final, Self, TypeAlias
 from tocsin.durable.log_fields import (
     decode_field,
     decode_field_or_empty,
+    decode_line,
     decode_number,
     encode_field,
     encode_number,
@@ -181,8 +182,4 @@ def encode_change_line(change: MessageChange) -> bytes:
 
 def decode_change_line(line: bytes) -> MessageChange:
     """Raises `BadLogLine`."""
-    words = line.split(b" ")
-    kind = _CHANGES.get(words.pop(0))
-    if kind is None:
-        raise not_known("unknown kind of change")
-    return kind.decode(words)
+    return decode_line(line, _CHANGES)

@@ -15,13 +15,13 @@ from tocsin.durable.log_fields import (
     OptionalFields,
     decode_field,
     decode_fields,
+    decode_line,
     decode_number,
     encode_field,
     encode_fields,
     encode_number,
     exactly,
     labelled,
-    not_known,
 )
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.store.logs.store_log_changes import (
@@ -159,11 +159,7 @@ StoreLogRecord: TypeAlias = CreateQueueLine | DeleteQueueLine | AddServiceLine |
 
 def decode_store_log_line(line: bytes) -> StoreLogRecord:
     """Raises `BadLogLine`."""
-    words = line.split(b" ")
-    kind = _RECORDS.get(words.pop(0))
-    if kind is None:
-        raise not_known("unknown kind of record")
-    return kind.decode(words)
+    return decode_line(line, _RECORDS)
 
 
 _RECORDS: Final[dict[bytes, type[StoreLogRecord]]] = {

@@ -10,15 +10,16 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Self, TypeAlias
 
 from tocsin.durable.log_fields import (
+    FIELD,
+    FIELDS,
+    NUMBER,
     BadLogLine,
+    LineOfWords,
     OptionalFields,
+    WordForm,
     decode_field,
     decode_field_or_empty,
-    decode_fields,
-    decode_number,
     encode_field,
-    encode_fields,
-    encode_number,
     exactly,
     not_known,
 )
@@ -31,45 +32,64 @@ from tocsin.smp_router.store.records import NotifierRecord, QueueLink, QueueReco
 
 _PARTIES: Final = {b"R": ServiceRole.MESSAGING, b"N": ServiceRole.NOTIFIER}
 _PARTY_LETTERS: Final = {role: letter for letter, role in _PARTIES.items()}
+_BLOCKED: Final = b"BLOCKED "
+
+
+def encode_block_info(blocked: Blocked) -> bytes:
+    return encode_error(blocked, NOTICE_VERSION).removeprefix(_BLOCKED)
+
+
+def decode_block_info(text: bytes) -> Blocked:
+    """blockInfo of smp.md 6.5"""
+    try:
+        return error_codes.decode_block_info(text.decode())
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise not_known("unknown reason for blocking") from error
+
+
+def _decode_party(text: bytes) -> ServiceRole:
+    role = _PARTIES.get(text)
+    if role is None:
+        raise BadLogLine("QUEUE_SERVICE for an unknown party")
+    return role
+
+
+def _encode_service(service_id: bytes | None) -> bytes:
+    return encode_field(service_id) if service_id is not None else b""
+
+
+def _decode_service(text: bytes) -> bytes | None:
+    return decode_field(text) if text else None
+
+
+BLOCK_INFO: Final = WordForm(encode_block_info, decode_block_info)
+PARTY: Final = WordForm(_PARTY_LETTERS.__getitem__, _decode_party)
+SERVICE: Final = WordForm(_encode_service, _decode_service)
 
 
 @dataclass(frozen=True, slots=True)
-class SecureQueueLine:
+class SecureQueueLine(LineOfWords):
     """SECURE rid senderKey"""
 
     tag: ClassVar[bytes] = b"SECURE"
+    forms = FIELD, FIELD
 
     recipient_id: bytes
     sender_key: bytes
-
-    def encode(self) -> bytes:
-        return b" ".join([self.tag, encode_field(self.recipient_id), encode_field(self.sender_key)])
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        recipient_id, key = exactly(words, 2)
-        return cls(decode_field(recipient_id), decode_field(key))
 
     def change(self, queue: QueueRecord) -> QueueRecord:
         return replace(queue, sender_key=self.sender_key)
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRecipientKeysLine:
+class ChangeRecipientKeysLine(LineOfWords):
     """KEYS rid key,key"""
 
     tag: ClassVar[bytes] = b"KEYS"
+    forms = FIELD, FIELDS
 
     recipient_id: bytes
     keys: tuple[bytes, ...]
-
-    def encode(self) -> bytes:
-        return b" ".join([self.tag, encode_field(self.recipient_id), encode_fields(self.keys)])
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        recipient_id, keys = exactly(words, 2)
-        return cls(decode_field(recipient_id), decode_fields(keys))
 
     def change(self, queue: QueueRecord) -> QueueRecord:
         return replace(queue, recipient_keys=self.keys)
@@ -122,68 +142,43 @@ class SetNotifierLine:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockQueueLine:
+class BlockQueueLine(LineOfWords):
     """BLOCK rid blockInfo"""
 
     tag: ClassVar[bytes] = b"BLOCK"
+    forms = FIELD, BLOCK_INFO
 
     recipient_id: bytes
     blocked: Blocked
-
-    def encode(self) -> bytes:
-        return b" ".join([self.tag, encode_field(self.recipient_id), encode_block_info(self.blocked)])
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        recipient_id, info = exactly(words, 2)
-        return cls(decode_field(recipient_id), decode_block_info(info))
 
     def change(self, queue: QueueRecord) -> QueueRecord:
         return replace(queue, status=self.blocked)
 
 
 @dataclass(frozen=True, slots=True)
-class SetTimeLine:
+class SetTimeLine(LineOfWords):
     """TIME rid seconds"""
 
     tag: ClassVar[bytes] = b"TIME"
+    forms = FIELD, NUMBER
 
     recipient_id: bytes
     updated_at: int
-
-    def encode(self) -> bytes:
-        return b" ".join([self.tag, encode_field(self.recipient_id), encode_number(self.updated_at)])
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        recipient_id, seconds = exactly(words, 2)
-        return cls(decode_field(recipient_id), decode_number(seconds))
 
     def change(self, queue: QueueRecord) -> QueueRecord:
         return replace(queue, updated_at=self.updated_at)
 
 
 @dataclass(frozen=True, slots=True)
-class SetQueueServiceLine:
+class SetQueueServiceLine(LineOfWords):
     """QUEUE_SERVICE rid R|N [serviceId]; the space stays if there is no service."""
 
     tag: ClassVar[bytes] = b"QUEUE_SERVICE"
+    forms = FIELD, PARTY, SERVICE
 
     recipient_id: bytes
     role: ServiceRole
     service_id: bytes | None
-
-    def encode(self) -> bytes:
-        service = encode_field(self.service_id) if self.service_id is not None else b""
-        return b" ".join([self.tag, encode_field(self.recipient_id), _PARTY_LETTERS[self.role], service])
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        recipient_id, party, service = exactly(words, 3)
-        role = _PARTIES.get(party)
-        if role is None:
-            raise BadLogLine("QUEUE_SERVICE for an unknown party")
-        return cls(decode_field(recipient_id), role, decode_field(service) if service else None)
 
     def change(self, queue: QueueRecord) -> QueueRecord:
         if self.role is ServiceRole.MESSAGING:
@@ -194,20 +189,13 @@ class SetQueueServiceLine:
 
 
 @dataclass(frozen=True, slots=True)
-class NamesQueueLine:
+class NamesQueueLine(LineOfWords):
     """A line of a tag and a recipient id."""
 
     tag: ClassVar[bytes]
+    forms = (FIELD,)
 
     recipient_id: bytes
-
-    def encode(self) -> bytes:
-        return self.tag + b" " + encode_field(self.recipient_id)
-
-    @classmethod
-    def decode(cls, words: list[bytes]) -> Self:
-        [recipient_id] = exactly(words, 1)
-        return cls(decode_field(recipient_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +256,6 @@ QueueChange: TypeAlias = (
 _MODES: Final = {mode.value: mode for mode in QueueMode}
 _OLD_MODES: Final = {b"T": QueueMode.MESSAGING, b"F": QueueMode.CONTACT}
 """`sndSecure=`, written before queues had modes."""
-_BLOCKED: Final = b"BLOCKED "
 
 
 def decode_mode(rest: OptionalFields) -> QueueMode | None:
@@ -324,18 +311,6 @@ def decode_status(text: bytes) -> QueueStatus | Blocked:
         if text == status.value.encode():
             return status
     raise not_known("unknown status")
-
-
-def encode_block_info(blocked: Blocked) -> bytes:
-    return encode_error(blocked, NOTICE_VERSION).removeprefix(_BLOCKED)
-
-
-def decode_block_info(text: bytes) -> Blocked:
-    """blockInfo of smp.md 6.5"""
-    try:
-        return error_codes.decode_block_info(text.decode())
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise not_known("unknown reason for blocking") from error
 
 
 def queue_changes(old: QueueRecord, new: QueueRecord) -> Iterator[QueueChange]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol, TypeAlias
 
+from tocsin.durable.commits import Durability
 from tocsin.errors import StoreError
 from tocsin.protocol.sessions import ServiceRole
 from tocsin.smp_router.store.interface import Association, Written
@@ -42,7 +43,7 @@ class ServiceRemoved:
 StoreChange: TypeAlias = StoreLogRecord | MessageChange | DirectChange | ServiceRemoved
 
 
-class Journal(Protocol):
+class Journal(Durability, Protocol):
     """Makes changes durable."""
 
     def append(self, change: StoreChange) -> None:
@@ -55,23 +56,6 @@ class Journal(Protocol):
     @property
     def durable(self) -> int:
         """How many of them, counted from the first, are durable."""
-
-    @property
-    def uncommitted(self) -> bool:
-        """Whether anything was appended that is not durable yet."""
-
-    @property
-    def trouble(self) -> StoreError | None:
-        """Why changes do not become durable at the moment, or None if they do."""
-
-    async def ready(self) -> None:
-        """Return when there is no trouble. Raises StoreError if that takes too long."""
-
-    async def commit(self) -> None:
-        """Return when every change appended before is durable. Raises StoreError if that fails or takes too long."""
-
-    async def until_durable(self) -> None:
-        """The same, however long that takes."""
 
 
 class NoJournal:

@@ -14,6 +14,7 @@ from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.durable.log_fields import BadLogLine, encode_field
 from tocsin.durable.log_files import AppendOnlyFile
 from tocsin.errors import StoreError
+from tocsin.ntf_router.store.interface import WantedPage
 from tocsin.ntf_router.store.logs.log_reading import CHANGE_LOG, LAST_NOTIFICATIONS, LOCK, STATE, STORE_LOG
 from tocsin.ntf_router.store.logs.store_files import NtfOpenOptions, open_ntf_store, read_ntf_store
 from tocsin.ntf_router.store.logs.store_log import (
@@ -201,7 +202,7 @@ async def test_resubscribing_after_a_restart_writes_nothing_new(tmp_path: Path) 
     await store.close()
     store = open_ntf_store(tmp_path)
     size = (tmp_path / STORE_LOG).stat().st_size
-    await store.queues_to_subscribe(samples.ROUTER, None, 10, with_associated=False)
+    await store.queues_to_subscribe(samples.ROUTER, WantedPage(None, 10, with_associated=False))
     assert await store.subscribed(samples.ROUTER, [samples.queue("q1").notifier_id], None) == 1
     await store.disconnected(samples.ROUTER)
     assert await store.subscribed(samples.ROUTER, [samples.queue("q1").notifier_id], None) == 1

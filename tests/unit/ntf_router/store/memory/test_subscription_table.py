@@ -10,6 +10,7 @@ import pytest
 from tests.unit.ntf_router.store.samples import ROUTER, filled, filler, queue, received, subscription, token
 from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.durable.row_tables import RowHashTable
+from tocsin.ntf_router.store.interface import WantedPage
 from tocsin.ntf_router.store.memory import subscriptions as ntf_memory_subscriptions
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.ntf_router.store.memory.subscription_table import Subscription, SubscriptionTable
@@ -175,7 +176,9 @@ async def test_who_walks_the_queues_of_a_router_does_not_stray_to_its_successor(
     assert await store.add_token(owner)
     await subscribe(store, owner, 1, 100)
     ending = asyncio.ensure_future(store.disconnected(router(1)))
-    reading = asyncio.ensure_future(store.queues_to_subscribe(router(1), None, 1000, with_associated=False))
+    reading = asyncio.ensure_future(
+        store.queues_to_subscribe(router(1), WantedPage(None, 1000, with_associated=False))
+    )
     await asyncio.sleep(0)
     await unsubscribe(store, 1, 100)
     await subscribe(store, owner, 2, 100)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.ntf_router.store.samples import ROUTER, filled, queue, received, settled
 from tocsin.errors import StoreUnavailable
-from tocsin.ntf_router.store.interface import NtfStore
+from tocsin.ntf_router.store.interface import NtfStore, WantedPage
 from tocsin.ntf_router.store.postgres.fences import SHARDS, LeaseLost, router_lease, shard_lease, token_lease
 from tocsin.ntf_router.store.postgres.fleet_rows import add_wanted_leases
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
@@ -98,7 +98,9 @@ def router_writes() -> list[Any]:
         "certificate": lambda store, _: store.set_service_credentials(
             ROUTER, new_service_credentials(datetime.now(UTC))
         ),
-        "page": lambda store, _: store.queues_to_subscribe(ROUTER, None, 10, with_associated=True),
+        "page": lambda store, _: store.queues_to_subscribe(
+            ROUTER, WantedPage(None, 10, with_associated=True)
+        ),
         "deleted": lambda store, _: store.note_deleted(ROUTER, [queue("e").notifier_id], 99),
         "alive": lambda store, _: store.note_alive(ROUTER, [queue("d").notifier_id]),
     }

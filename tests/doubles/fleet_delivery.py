@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -72,7 +71,7 @@ _WAYS: Final = f"""
     SELECT DISTINCT v.smp_port, s.ntf_service_assoc AS by_service,
         s.smp_notifier_key <> '\\x{NO_KEY.hex()}'::bytea AS has_key
     FROM ntf_server.subscriptions s JOIN ntf_server.smp_servers v ON v.smp_server_id = s.smp_server_id
-    WHERE s.status = 'ACTIVE'
+    WHERE s.status IN ('ACTIVE', 'INACTIVE')
 """  # noqa: S608
 _HOLDER: Final = """
     SELECT i.name FROM ntf_server_tocsin.fleet_leases l
@@ -83,14 +82,23 @@ _HOLDER: Final = """
 class Instance:
     """One place of the fleet: its ways to the database and to SMP routers, its address, clocks, and process."""
 
-    def __init__(self, path: DatabasePath, network: NetworkPath, target: Target, clocks: ClockFile) -> None:
+    def __init__(
+        self,
+        path: DatabasePath,
+        network: NetworkPath,
+        target: Target,
+        clocks: ClockFile,
+        source: Path | None,
+    ) -> None:
         self.path: Final = path
         self.network: Final = network
         self.target: Final = target
         self.clocks: Final = clocks
+        self.source: Final = source
+        """The folder of the package of another release."""
         self.process: NtfProcess | None = None
-        self.stopped = False
-        """It stands still, or cannot reach the database."""
+        self.stopped = True
+        """It was not started, stands still, or cannot reach the database."""
 
     @property
     def running(self) -> NtfProcess:
@@ -101,11 +109,22 @@ class Instance:
 class FleetDelivery(Everything):
     """`instances` are the NTF routers. `smp` is the first SMP router."""
 
-    def __init__(self, folder: Path, url: str, *, size: int, lease: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        url: str,
+        *,
+        size: int,
+        lease: float,
+        source: Path | None = None,
+        cut_networks: bool = False,
+    ) -> None:
         super().__init__(folder, {})
         self._url = url
         self._size = size
         self._lease = lease
+        self._source = source
+        self._cut_networks = cut_networks
         self._smps = [SmpFolders(folder / f"smp-{number}") for number in range(SMP_ROUTERS)]
         self._smp_ports = [0] * SMP_ROUTERS
         self.smps: list[SmpProcess] = []
@@ -122,14 +141,20 @@ class FleetDelivery(Everything):
 
     async def start(self) -> None:
         await self._stack.enter_async_context(self._balancer.running())
-        for number in range(self._size):
-            path = await self._stack.enter_async_context(database_path(self._url))
-            network = await self._stack.enter_async_context(network_path())
-            # The instances know one address and one port, as on several machines.
-            target = f"127.0.0.{number + 2}", self._balancer.port
-            clocks = ClockFile(self._logs / f"clocks-{number}")
-            self.instances.append(Instance(path, network, target, clocks))
+        for _ in range(self._size):
+            await self.add_place(self._source)
         await super().start()
+
+    async def add_place(self, source: Path | None = None) -> int:
+        """Add a place for an instance, of another release if `source` is given. Returns its number."""
+        number = len(self.instances)
+        path = await self._stack.enter_async_context(database_path(self._url))
+        network = await self._stack.enter_async_context(network_path())
+        # The instances know one address and one port, as on several machines.
+        target = f"127.0.0.{number + 2}", self._balancer.port
+        clocks = ClockFile(self._logs / f"clocks-{number}")
+        self.instances.append(Instance(path, network, target, clocks, source))
+        return number
 
     async def start_smp(self) -> None:
         self.smps = [await self._start_smp(number) for number in range(SMP_ROUTERS)]
@@ -150,7 +175,10 @@ class FleetDelivery(Everything):
         self.smps[number] = await self._start_smp(number)
 
     async def start_ntf(self) -> None:
-        await asyncio.gather(*(self.start_instance(number) for number in range(self._size)))
+        await self.start_instances(range(self._size))
+
+    async def start_instances(self, numbers: Iterable[int]) -> None:
+        await asyncio.gather(*(self.start_instance(number) for number in numbers))
 
     async def start_instance(self, number: int) -> None:
         assert self.apns is not None
@@ -159,8 +187,6 @@ class FleetDelivery(Everything):
         settings: dict[str, Any] = {
             "listen": listen,
             "port": port,
-            "socks_proxy": f"{HOST}:{instance.network.port}",
-            "socks_mode": "always",
             "smp_connect_timeout": 2,
             "smp_response_timeout": 5,
             "smp_ping_after": 2,
@@ -187,20 +213,33 @@ class FleetDelivery(Everything):
             watched_leases.VARIABLE: str(self.notes),
             jumping_clocks.VARIABLE: str(instance.clocks.path),
         }
+        if self._cut_networks:
+            settings |= {"socks_proxy": f"{HOST}:{instance.network.port}", "socks_mode": "always"}
+        if instance.source is not None:
+            self._ntf_folders.variables = {**self._ntf_folders.variables, "PYTHONPATH": str(instance.source)}
+            del settings["fleet_patience"]  # only newer ones know it
+        if instance.process is not None:
+            self._keep_log(number)
         instance.process = await self._ntf_folders.start(**settings)
         instance.stopped = False
         self.ntf = instance.process
 
     async def stop(self) -> None:
-        for instance in self.instances:
+        for number, instance in enumerate(self.instances):
             if instance.process is not None:
                 with suppress(ProcessLookupError):
                     os.kill(instance.process.process_id, signal.SIGCONT)
                 await instance.process.kill()
+                self._keep_log(number)
         for smp in self.smps:
             await smp.kill()
         self.ntf = self.smp = None
         await self._stack.aclose()
+
+    def _keep_log(self, number: int) -> None:
+        """Append what an instance said to a file beside its folder, for whoever looks for the cause of a failure."""
+        with (self._logs / f"instance-{number}.log").open("a") as log:
+            log.writelines(self.instances[number].running.output)
 
     # Faults
 
@@ -256,6 +295,11 @@ class FleetDelivery(Everything):
 
     async def restart(self, number: int) -> None:
         """Stop it in order, and start it again."""
+        await self.end_instance(number)
+        await self.start_instance(number)
+
+    async def end_instance(self, number: int) -> None:
+        """Stop it in order."""
         self._mark_down(number)
         process = self.instances[number].running
         try:
@@ -263,7 +307,6 @@ class FleetDelivery(Everything):
         except TimeoutError:
             raise AssertionError("".join(["it does not stop:\n", *process.output[-LAST_LINES:]])) from None
         assert code == 0, process.output
-        await self.start_instance(number)
 
     # Users
 
@@ -365,9 +408,13 @@ class FleetDelivery(Everything):
     async def until_shared(self) -> None:
         """Wait until all leases have a holder, and each instance has some."""
         for each in self.well:
-            async with asyncio.timeout(START_SECONDS):
-                while not await _has_share(each.running):  # noqa: ASYNC110 - nobody tells
-                    await asyncio.sleep(0.1)
+            try:
+                async with asyncio.timeout(START_SECONDS):
+                    while not await _has_share(each.running):  # noqa: ASYNC110 - nobody tells
+                        await asyncio.sleep(0.1)
+            except TimeoutError:
+                lines = [line for line in await _metrics(each.running) if "_fleet_leases" in line]
+                raise AssertionError(lines) from None
 
     async def holder_of(self, smp: int) -> int:
         """Return the instance that has an SMP router, when there is one."""
@@ -379,8 +426,8 @@ class FleetDelivery(Everything):
                     await asyncio.sleep(0.1)
         finally:
             await connection.close()
-        [number] = [n for n, each in enumerate(self.instances) if f" {each.running.process_id}" in name]
-        return number
+        process = int(name.rpartition(" ")[2])
+        return [each.process and each.process.process_id for each in self.instances].index(process)
 
     async def until_handed_over(self, number: int) -> None:
         """Wait until others have all SMP routers of an instance."""
@@ -390,7 +437,7 @@ class FleetDelivery(Everything):
 
     def said(self, *words: str) -> list[str]:
         """Lines of the instances' logs with one of these."""
-        lines = [line for each in self.instances for line in each.running.output]
+        lines = [line for each in self.instances if each.process for line in each.process.output]
         return [line for line in lines if any(word in line for word in words)]
 
     async def _fetch(self) -> None:
@@ -426,17 +473,32 @@ class FleetDelivery(Everything):
         return max(Counter(accepted).values(), default=0)
 
 
+async def _metrics(process: NtfProcess) -> list[str]:
+    return (await process.get("/metrics"))[1].splitlines()
+
+
 async def _has_share(process: NtfProcess) -> bool:
-    _, metrics = await process.get("/metrics")
-    held = re.search(r'fleet_leases\{kind="push"\} (\d+)', metrics)
-    return "fleet_leases_free 0\n" in metrics and held is not None and int(held[1]) > 0
+    lines = await _metrics(process)
+    free, none = "simplex_ntf_fleet_leases_free 0", 'simplex_ntf_fleet_leases{kind="push"} 0'
+    return free in lines and none not in lines
 
 
 @asynccontextmanager
 async def fleet_delivery(
-    folder: Path, url: str, *, size: int = 3, lease: float = 3.0
+    folder: Path,
+    url: str,
+    *,
+    size: int = 3,
+    lease: float = 3.0,
+    source: Path | None = None,
+    cut_networks: bool = False,
 ) -> AsyncIterator[FleetDelivery]:
-    parts = FleetDelivery(folder, url, size=size, lease=lease)
+    """A running fleet. `source` is the folder of the package of another release, if it is to run that one.
+
+    With `cut_networks`, instances reach SMP routers on a way that can be cut. SMP routers that know no acknowledgements
+    can then not tell what an instance has read, because something else stands between the two.
+    """
+    parts = FleetDelivery(folder, url, size=size, lease=lease, source=source, cut_networks=cut_networks)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(parts.stop)
         await parts.start()

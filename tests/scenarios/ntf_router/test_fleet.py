@@ -21,6 +21,7 @@ from tests.doubles.smp_direct import Wish, connect_direct, direct_settings, send
 from tests.doubles.smp_harness import OK, PATIENCE, router_credentials, smp_router
 from tocsin.crypto.credentials import Credentials
 from tocsin.durable.postgres.schema_owner import process_name
+from tocsin.errors import StoreUnavailable
 from tocsin.ntf_router.fleet import fleet as fleet_module
 from tocsin.ntf_router.fleet.fleet import Fleet
 from tocsin.ntf_router.operator import About, NtfOperator
@@ -34,6 +35,7 @@ from tocsin.protocol.direct.packets import PacketFate
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.protocol.ntf.token_commands import VerifyToken
+from tocsin.smp_router.settings.settings import SmpDirectSettings
 
 pytestmark = pytest.mark.timeout(120)
 LEASE: Final = 2.0
@@ -172,6 +174,29 @@ async def test_an_instance_that_stops_hands_over_and_nothing_is_lost(instances: 
         assert len(await device.notifications()) >= 1
         accounting = await first.settled(2)
         assert (accounting.accepted, accounting.difference) == (2, 0)
+
+
+async def test_a_notification_that_could_not_be_stored_before_the_lease_was_lost_comes_again(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An SMP router without acknowledgements goes by how the connection ends."""
+    waits: dict[str, Any] = {"direct": SmpDirectSettings(enabled=False), "notification_confirm_after": 30.0}
+    async with smp_router(**waits) as smp, instances.one() as ntf:
+        recipient, device = await smp.connect(), await ntf.active_device()
+        chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        came = asyncio.Event()
+
+        async def unavailable(*_arguments: object, **_options: object) -> None:
+            came.set()
+            raise StoreUnavailable("a test")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ntf.store, "add_notifications", unavailable)
+            await chat.send(recipient)
+            await came.wait()
+            fleet_of(ntf).leases._lapse("a test")
+            await soon(lambda: not ntf.running.subscribers.routers)
+        assert len(await device.notifications()) == 1
 
 
 @pytest.mark.parametrize("ahead", [0.0, 7200.0, -7200.0])

@@ -52,8 +52,7 @@ def share_of(
     share.take.extend(
         name
         for name in sorted(aside)
-        if leases[name].holder not in members
-        and me == min(set(members).difference(unable[name]), key=lambda each: _draw(each, name))
+        if leases[name].holder not in members and me not in unable[name]  # whoever is first gets it
     )
     return share
 

@@ -92,7 +92,8 @@ class SharedSubscriber:
 
     async def end(self, name: str) -> None:
         """Close the connection to an SMP router."""
-        await self._subscribers.release(router_of_lease(name).key_hash)
+        lost = self._leases.fence(name) is None
+        await self._subscribers.release(router_of_lease(name).key_hash, lost=lost)
 
     async def look(self, routers: Sequence[RouterLocation]) -> None:
         """Subscribe to new queues of these SMP routers, which other instances added. Raises StoreError."""

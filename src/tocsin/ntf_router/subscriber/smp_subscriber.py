@@ -65,6 +65,7 @@ class SmpSubscriber:
         self._sink = sink
         self._clock = clock
         self._disconnect_noted = False
+        self._lease_lost = False
         self._gone: set[bytes] = set()
         """Queues that the router reported as deleted, among them all of direct notifications."""
         self.state = self._router.state
@@ -89,6 +90,10 @@ class SmpSubscriber:
     def subscribe_again(self) -> None:
         """Subscribe again to all queues of this router in the store."""
         self._queues.subscribe_again()
+
+    def lease_lost(self) -> None:
+        """Reset the connection at its end, so that the router sends again what could not be stored."""
+        self._lease_lost = True
 
     async def run(self, answered: Callable[[RouterLocation], None] = lambda _location: None) -> None:
         """Hold sessions, with growing delays while the router is unreachable. Returns when no queue there is wanted.
@@ -160,10 +165,11 @@ class SmpSubscriber:
         if lost is not None:
             raise lost
 
-    @staticmethod
-    async def _finish(client: SmpClient, receiving: asyncio.Task[None]) -> None:
+    async def _finish(self, client: SmpClient, receiving: asyncio.Task[None]) -> None:
         """Wait until arrived events are handled; not for long if the router stops."""
-        client.abort("the session is over")
+        # An instance that gives its lease back still stores what has arrived. One that has lost it cannot.
+        lost = self._lease_lost or not (_is_cancelled() or self._network.holds(self._router.location))
+        client.abort("the session is over", reset=lost)
         try:
             await asyncio.wait([receiving], timeout=STOP_SECONDS if _is_cancelled() else None)
         finally:

@@ -100,9 +100,14 @@ class SmpSubscribers:
         """Connect to an SMP router that another instance had, or nobody."""
         self._wanted(wanted)
 
-    async def release(self, key_hash: bytes) -> None:
-        """End the connection to an SMP router, because it is no longer ours."""
+    async def release(self, key_hash: bytes, *, lost: bool) -> None:
+        """End the connection to an SMP router, because it is no longer ours.
+
+        If its lease is `lost`, nothing that has arrived can be stored any more.
+        """
         run, subscriber = self._runs.get(key_hash), self._by_identity.get(key_hash)
+        if subscriber is not None and lost:
+            subscriber.lease_lost()
         if run is not None:
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)

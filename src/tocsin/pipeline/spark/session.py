@@ -103,7 +103,7 @@ class SparkSettings:
     """Memory of the driver, which in local mode does all the work."""
     shuffle_partitions: int = 4
     short: bool = False
-    """The job takes seconds: compile quickly rather than well."""
+    """Compile quickly rather than well: the job takes seconds, or half a minute with few million rows."""
     many_rows: bool = False
     """The job reads as many rows as it can, then ends."""
     options: Mapping[str, str] = field(default_factory=dict)

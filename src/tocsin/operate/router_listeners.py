@@ -33,6 +33,18 @@ class ServedPort(Protocol):
     def counts(self) -> ListenerCounts: ...
 
 
+def listener_limits(settings: OperationSettings) -> ListenerLimits:
+    """Return the limits of each port."""
+    return ListenerLimits(
+        handshake_seconds=settings.tls_handshake_seconds,
+        max_connections=settings.max_connections,
+        write_limit=settings.write_queue_blocks,
+        stall_seconds=settings.write_stall_seconds,
+        max_waiting_bytes=settings.max_waiting_bytes,
+        drain_seconds=settings.drain_seconds,
+    )
+
+
 def router_listeners(
     settings: OperationSettings,
     handler: Handler,
@@ -41,14 +53,7 @@ def router_listeners(
     inherited: SocketsByPort | None = None,
 ) -> list[Listener]:
     """Return the listeners, which are not open yet. Sockets by port that another process opened are `inherited`."""
-    limits = ListenerLimits(
-        handshake_seconds=settings.tls_handshake_seconds,
-        max_connections=settings.max_connections,
-        write_limit=settings.write_queue_blocks,
-        stall_seconds=settings.write_stall_seconds,
-        max_waiting_bytes=settings.max_waiting_bytes,
-        drain_seconds=settings.drain_seconds,
-    )
+    limits = listener_limits(settings)
     return [
         Listener(
             handler,

@@ -14,6 +14,7 @@ from tocsin.errors import DecodeError
 from tocsin.protocol.direct.dialects import spoken
 from tocsin.protocol.sessions import BlockCoder, RouterSession, ServicePeer, ServiceRole
 from tocsin.protocol.smp.dialect import SMP
+from tocsin.transport.listener import ListenerLimits
 
 T = TypeVar("T")
 
@@ -70,12 +71,7 @@ class WorkerTask(msgspec.Struct, frozen=True):
     request_client_certificates: bool
     accept_without_alpn: bool
     hello_seconds: float
-    handshake_seconds: float
-    max_connections: int
-    write_queue_blocks: int
-    write_stall_seconds: float
-    max_waiting_bytes: int
-    drain_seconds: float
+    limits: ListenerLimits
     sockets: Mapping[int, list[int]]
     """File descriptors of the listening sockets, by port."""
     log_level: int

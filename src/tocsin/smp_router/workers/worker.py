@@ -32,7 +32,7 @@ from tocsin.smp_router.workers.messages import (
     encoded,
 )
 from tocsin.transport.block_connection import BlockConnection
-from tocsin.transport.listener import Listener, ListenerLimits, inherited_sockets
+from tocsin.transport.listener import Listener, inherited_sockets
 from tocsin.transport.process_channel import Channel, ChannelEnd
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
 from tocsin.transport.tls_contexts import server_context
@@ -79,14 +79,6 @@ class ConnectionWorker:
             alpn=self._identity.alpn,
             request_client_certificates=task.request_client_certificates,
         )
-        limits = ListenerLimits(
-            handshake_seconds=task.handshake_seconds,
-            max_connections=task.max_connections,
-            write_limit=task.write_queue_blocks,
-            stall_seconds=task.write_stall_seconds,
-            max_waiting_bytes=task.max_waiting_bytes,
-            drain_seconds=task.drain_seconds,
-        )
         async with AsyncExitStack() as stack:
             for port, sockets in inherited_sockets(task.sockets).items():
                 listener = Listener(
@@ -95,7 +87,7 @@ class ConnectionWorker:
                     block_size=SMP.block_size,
                     hosts=(),
                     port=port,
-                    limits=limits,
+                    limits=task.limits,
                     inherited=sockets,
                 )
                 self._listeners.append(await stack.enter_async_context(listener))
@@ -154,7 +146,7 @@ class ConnectionWorker:
                 logger.error("the router sent more blocks than may wait: closing a connection")
                 served.connection.abort()
         self._sending.add(served)
-        if (served.taken - served.reported.taken) * PROGRESS_SHARE >= self._task.write_queue_blocks:
+        if (served.taken - served.reported.taken) * PROGRESS_SHARE >= self._task.limits.write_limit:
             self._send_progress(served)
 
     async def _serve(self, connection: BlockConnection) -> None:

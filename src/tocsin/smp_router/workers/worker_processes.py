@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from tocsin.crypto.credentials import Credentials
 from tocsin.errors import ConnectFailed
 from tocsin.operate.metrics import Metric, MetricKind, by_label
+from tocsin.operate.router_listeners import listener_limits
 from tocsin.smp_router.settings.settings import SmpSettings
 from tocsin.smp_router.workers.messages import WorkerTask
 from tocsin.smp_router.workers.worker_link import SILENT_SECONDS, Places, ServesConnections, WorkerLink
@@ -263,6 +264,7 @@ def added(*counts: ListenerCounts) -> ListenerCounts:
 def _task(
     settings: SmpSettings, credentials: Credentials, sockets: dict[int, list[int]], workers: int
 ) -> WorkerTask:
+    limits = listener_limits(settings)
     return WorkerTask(
         chain=credentials.chain,
         private_key=credentials.private_key,
@@ -271,12 +273,7 @@ def _task(
         request_client_certificates=settings.accept_service_credentials,
         accept_without_alpn=settings.accept_without_alpn,
         hello_seconds=settings.hello_seconds,
-        handshake_seconds=settings.tls_handshake_seconds,
-        max_connections=settings.max_connections,
-        write_queue_blocks=settings.write_queue_blocks,
-        write_stall_seconds=settings.write_stall_seconds,
-        max_waiting_bytes=settings.max_waiting_bytes // workers,
-        drain_seconds=settings.drain_seconds,
+        limits=replace(limits, max_waiting_bytes=limits.max_waiting_bytes // workers),
         sockets=sockets,
         log_level=logging.getLogger().level,
         log_tls_errors=settings.log_tls_errors,

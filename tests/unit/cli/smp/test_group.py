@@ -260,13 +260,13 @@ def test_start_runs_the_router_with_the_settings_of_file_and_environment(
 ) -> None:
     started: list[SmpSettings] = []
 
-    async def run_smp_router(settings: SmpSettings, options: StartOptions) -> None:
-        assert options == StartOptions(skip_broken_lines=True)
+    async def run_smp_router(settings: SmpSettings, options: StartOptions, *, workers: int) -> None:
+        assert (options, workers) == (StartOptions(skip_broken_lines=True), 3)
         started.append(settings)
 
     monkeypatch.setattr("tocsin.smp_router.service.run_smp_router", run_smp_router)
     monkeypatch.setenv("TOCSIN_SMP_PORT", "0")
-    assert run(["smp", "start", "--skip-broken-lines", *config(router)]) == 0
+    assert run(["smp", "start", "--skip-broken-lines", "--workers", "3", *config(router)]) == 0
     [settings] = started
     assert settings.ports == (0,)
     assert settings.public_hosts == ("smp.example.com",)

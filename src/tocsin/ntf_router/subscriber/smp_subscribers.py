@@ -103,7 +103,7 @@ class SmpSubscribers:
     async def release(self, key_hash: bytes, *, lost: bool) -> None:
         """End the connection to an SMP router, because it is no longer ours.
 
-        If its lease is `lost`, nothing that has arrived can be stored any more.
+        If its lease is `lost`, what has arrived can no longer be stored.
         """
         run, subscriber = self._runs.get(key_hash), self._by_identity.get(key_hash)
         if subscriber is not None and lost:

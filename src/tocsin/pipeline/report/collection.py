@@ -80,7 +80,7 @@ class Collection:
             host_hours=table_sums.host_hours(funnel),
             tokens=table_sums.token_days(self._rows(TOKENS_TABLE, days), smallest=self._smallest),
             servers=table_sums.server_health(self._rows(SERVERS_TABLE, days)),
-            # Of all days: an invalid line has no day of its own.
+            # All days count: an invalid line has no day of its own.
             quarantined=table_sums.quarantine_reasons(self._lake.table(QUARANTINE_TABLE).scan()),
             drift=drift,
             drift_day=drift_day,

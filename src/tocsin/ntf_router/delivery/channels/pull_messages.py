@@ -25,7 +25,7 @@ MOST_ANSWER: Final = 8 << 20
 READ_BYTES: Final = 4 << 20
 """Rows in one answer, unless one segment is longer."""
 LOOK_SECONDS: Final = 20.0
-"""So long the router waits for news before it says that there are none."""
+"""How long the router waits for news before it answers that nothing is new."""
 MESSAGE_SECONDS: Final = 30.0
 """From the first block of a message to its last."""
 _LENGTH: Final = 4

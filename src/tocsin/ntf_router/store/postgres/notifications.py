@@ -182,7 +182,7 @@ class PostgresNotifications:
         asked = list(first.values())
         leases: tuple[list[str] | None, list[int] | None, int | None] = (None, None, None)
         if self._fences is not None:
-            # Who pushes the others now will settle them.
+            # The instance that pushes the others now will settle them.
             leases = self._fences.of_tokens(each.token_id for each in asked)
 
         def decided(rows: Sequence[Record]) -> None:

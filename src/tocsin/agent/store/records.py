@@ -94,6 +94,7 @@ class NotifiedQueue:
     secret: bytes = field(repr=False)
     """The notifier's secret, which decrypts the metadata."""
     last_message_at: int | None = None
+    last_message_id: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

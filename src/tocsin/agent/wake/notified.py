@@ -117,8 +117,10 @@ def choose_queues(
 
 
 def _is_news(queue: NotifiedQueue, meta: NotificationMeta) -> bool:
-    """Times are whole seconds, so a second message of the same second is not news; it is fetched with the first."""
-    return queue.last_message_at is None or meta.sent_at > queue.last_message_at
+    """Times are whole seconds: of the same second, only the last message is known to have been received."""
+    if queue.last_message_at is None or meta.sent_at > queue.last_message_at:
+        return True
+    return meta.sent_at == queue.last_message_at and meta.message_id != queue.last_message_id
 
 
 def _meta(queue: NotifiedQueue, item: PushedNotification) -> NotificationMeta | TocsinError:

@@ -220,7 +220,7 @@ async def test_queue_becomes_primary_when_it_is_in_use(store: AgentStore) -> Non
 
 
 async def test_queues_are_found_by_their_notifiers_whatever_the_key_hash(store: AgentStore) -> None:
-    queue = receive_queue("a", notifier=NOTIFIER, last_message_at=7)
+    queue = receive_queue("a", notifier=NOTIFIER, last_message_at=7, last_message_id=b"7th")
     await store.add_connection(AgentConnection("a"), queue, None)
     asked = [
         named(queue),
@@ -228,7 +228,7 @@ async def test_queues_are_found_by_their_notifiers_whatever_the_key_hash(store: 
         NotifierQueue(OTHER_SMP, NOTIFIER.notifier_id),
         NotifierQueue(replace(SMP, port="1"), NOTIFIER.notifier_id),
     ]
-    found = NotifiedQueue("a", 1, NOTIFIER.secret, 7)
+    found = NotifiedQueue("a", 1, NOTIFIER.secret, 7, b"7th")
     assert await store.notified_queues(asked) == [found, found, None, None]
     assert await store.notified_queues([]) == []
 

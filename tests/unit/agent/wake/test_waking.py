@@ -90,20 +90,27 @@ async def test_D07_items_that_are_not_newer_than_the_last_message_are_dropped_bu
 ) -> None:
     """D7: and those of a queue without a last time pass."""
     async with device(tmp_path) as alice:
-        await alice.store.message_received("a", 1, 5)
-        await alice.store.message_received("c", 1, 5)
+        await alice.store.message_received("a", 1, 5, b"id-a")
+        await alice.store.message_received("c", 1, 5, b"id-c")
         for sent_at, kept in ((4, "bc"), (5, "bc"), (6, "abc")):
             result = await woken(alice, payload(item("a", sent_at), item("b", 1), item("c", 5)))
             assert names(result) == kept, "b has no last time, c is the last"
             assert result.already_received == (kept == "bc")
 
 
+async def test_another_message_of_the_same_second_is_fetched(tmp_path: Path) -> None:
+    """Also if it is not the last item of the push. The reference waits until the queue has a later message."""
+    async with device(tmp_path) as alice:
+        await alice.store.message_received("a", 1, 5, b"id of the first")
+        assert names(await woken(alice, payload(item("a", 5), item("b", 6)))) == "ab"
+
+
 async def test_replayed_push_leads_to_one_more_look_at_most(tmp_path: Path) -> None:
     async with device(tmp_path) as alice:
         push = payload(item("a", 5), item("b", 6))
         assert names(await woken(alice, push)) == "ab"
-        await alice.store.message_received("a", 1, 5)
-        await alice.store.message_received("b", 1, 6)
+        await alice.store.message_received("a", 1, 5, b"id-a")
+        await alice.store.message_received("b", 1, 6, b"id-b")
         assert names(await woken(alice, push)) == "b"
 
 

@@ -311,8 +311,8 @@ async def test_replayed_body_leads_to_one_more_look_at_most(tmp_path: Path) -> N
     async with web_push_device(tmp_path) as alice:
         body = message_body("a", "b")
         assert await woken_by(alice, body) == "ab"
-        await alice.store.message_received("a", 1, 5)
-        await alice.store.message_received("b", 1, 5)
+        await alice.store.message_received("a", 1, 5, b"id-a")
+        await alice.store.message_received("b", 1, 5, b"id-b")
         assert await woken_by(alice, body) == "b"
 
 

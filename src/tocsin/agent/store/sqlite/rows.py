@@ -43,7 +43,7 @@ RECEIVE_QUEUE: Final = (
     "sender_key, notifier_id, notifier_key_sealed, notifier_secret_sealed, notifier_minimum, last_message_at, "
     "is_primary, last_message_id"
 )
-NOTIFIED_QUEUE: Final = "connection_id, number, notifier_secret_sealed, last_message_at"
+NOTIFIED_QUEUE: Final = "connection_id, number, notifier_secret_sealed, last_message_at, last_message_id"
 KEPT_MESSAGE: Final = (
     "number, connection_id, queue_number, message_id, sent_at, body_sealed, reason, priority"
 )
@@ -148,9 +148,9 @@ def read_receive_queue(row: Row, vault: Vault) -> ReceiveQueue:
 
 
 def read_notified_queue(row: Row, vault: Vault) -> NotifiedQueue:
-    connection_id, number, secret, last_message_at = row
+    connection_id, number, secret, last_message_at, last_message_id = row
     place = f"receive_queues/{connection_id}/{number}/notifier_secret"
-    return NotifiedQueue(connection_id, number, vault.unseal(secret, place), last_message_at)
+    return NotifiedQueue(connection_id, number, vault.unseal(secret, place), last_message_at, last_message_id)
 
 
 def kept_message_row(message: KeptMessage, vault: Vault) -> Row:

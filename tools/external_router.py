@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from tocsin.errors import TocsinError
+
 PREFIX: Final = "EXT_"
 HOST: Final = "127.0.0.1"
 USAGE: Final = "python -m tools.external_router smp|ntf"
@@ -243,6 +245,9 @@ def main(arguments: list[str] | None = None, environment: Mapping[str, str] | No
         asyncio.run(run_smp(found) if chosen == ["smp"] else run_ntf(found))
     except BadVariable as error:
         print(error, file=sys.stderr)
+        return 2
+    except TocsinError as error:
+        print(f"the router cannot run: {error}", file=sys.stderr)
         return 2
     return 0
 

@@ -98,6 +98,16 @@ def test_what_cannot_be_used_is_named(
     assert wrong in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["smp", "ntf"])
+def test_a_router_that_cannot_run_says_why_in_one_line(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tool.main([kind], {"EXT_CREDENTIALS": str(tmp_path)}) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"the router cannot run: {tmp_path / 'server.crt'}: the file is missing"
+    ]
+
+
 FREE_TEXT = {"CREDENTIALS", "DB", "DB_SCHEMA", "APNS_CA", "CONTROL_USER", "CONTROL_ADMIN", "BASIC_AUTH"}
 FREE_TEXT |= {"STORE_LOG", "STORE_MSGS", "STORE_NTFS", "STATS_BACKUP", "PROMETHEUS_FILE"}
 

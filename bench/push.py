@@ -38,6 +38,7 @@ from bench.results import Result, show
 from tocsin.crypto.boxes import box_key, seal
 from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.crypto.web_push import VapidKey, WebPushSecret, seal_web_push
+from tocsin.operate.process import freeze_loaded_objects
 from tocsin.protocol.ntf.pushes import MessagePush, push_json
 from tocsin.protocol.ntf.web_push_contents import PADDED_CONTENT_BYTES
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress
@@ -298,6 +299,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="one short turn")
     size = QUICK if parser.parse_args().quick else FULL
+    freeze_loaded_objects()  # as a router does
     with running_services() as services:
         turns = [measure(services, size) for _ in range(size.turns)]
     results = []

@@ -103,7 +103,7 @@ class TlsStream:
             if self._unsent is None:
                 if not self._pending:
                     return
-                self._unsent = memoryview(self._next_part())
+                self._unsent = self._next_part()
             try:
                 sent = self._sock.send(self._unsent)
             except ssl.SSLWantWriteError:
@@ -116,21 +116,22 @@ class TlsStream:
                 return
             self._unsent = None if sent == len(self._unsent) else self._unsent[sent:]
 
-    def _next_part(self) -> bytes:
+    def _next_part(self) -> memoryview:
         """Join what was written first: some full records, or all.
 
         Parts stay small, because the memory of large ones goes back to the system each time.
         """
-        parts, size = [], 0
-        while self._pending and size < PART_BYTES:
-            parts.append(self._pending.popleft())
-            size += len(parts[-1])
-        part = b"".join(parts)
+        parts, size, pending = [], 0, self._pending
+        while pending and size < PART_BYTES:
+            part = pending.popleft()
+            parts.append(part)
+            size += len(part)
+        joined = b"".join(parts)
         if size > PART_BYTES:
-            self._pending.appendleft(part[PART_BYTES:])
-            part = part[:PART_BYTES]
-        self._pending_bytes -= len(part)
-        return part
+            pending.appendleft(joined[PART_BYTES:])
+            size = PART_BYTES
+        self._pending_bytes -= size
+        return memoryview(joined)[:size]
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._sock.fileno())

@@ -66,7 +66,7 @@ class FcmProvider(Http2PushProvider):
         return self._tokens.counts
 
     def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
-        self._authorize(PushSending(push, answered, self._loop.time() + self._limits.request))
+        self._authorize(PushSending(push, answered))
 
     async def close(self) -> None:
         if self._renewing is not None:

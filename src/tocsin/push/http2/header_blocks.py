@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tocsin.push.http2.frames import END_HEADERS, END_STREAM, Frame, unpadded
-from tocsin.push.http2.hpack import CompressionError, Decoder, Encoder, Header, encode_string
+from tocsin.push.http2.hpack import (
+    STATIC_HEADERS,
+    CompressionError,
+    Decoder,
+    Encoder,
+    Header,
+    encode_string,
+)
 
 MAX_BLOCK_BYTES: Final = 32_768
 MAX_CONTINUATIONS: Final = 16
@@ -17,7 +25,13 @@ MAX_HEADER_LIST_BYTES: Final = 65_536
 class HeaderBlock(NamedTuple):
     stream_id: int
     ends_stream: bool
-    headers: dict[bytes, bytes]
+    headers: Mapping[bytes, bytes]
+
+
+_ONE_REFERENCE: Final[Mapping[bytes, Mapping[bytes, bytes]]] = {
+    bytes((0x80 | index,)): {name: value} for index, (name, value, _) in enumerate(STATIC_HEADERS) if index
+}
+"""Blocks of one reference to the fixed table, as answers that say only their status."""
 
 
 class HeaderBlocks:
@@ -49,8 +63,11 @@ class HeaderBlocks:
         headers = self.decoded(b"".join(self._parts))
         return HeaderBlock(begun.stream_id, bool(begun.flags & END_STREAM), headers)
 
-    def decoded(self, block: bytes) -> dict[bytes, bytes]:
+    def decoded(self, block: bytes) -> Mapping[bytes, bytes]:
         """Decode a whole block, also of a closed stream, because the compression table depends on it."""
+        known = _ONE_REFERENCE.get(block)
+        if known is not None:
+            return known
         try:
             return {name: value for name, value, _ in self._decoder.decode(block)}
         except CompressionError as error:

@@ -54,11 +54,11 @@ _STATIC: Final[tuple[tuple[bytes, bytes], ...]] = (
         ).split()
     ),
 )
-_STATIC_HEADERS: Final[tuple[Header, ...]] = (
+STATIC_HEADERS: Final[tuple[Header, ...]] = (
     (b"", b"", False),
     *((name, value, False) for name, value in _STATIC),
 )
-_FIRST_DYNAMIC: Final = len(_STATIC_HEADERS)
+_FIRST_DYNAMIC: Final = len(STATIC_HEADERS)
 _STATIC_INDEX: Final = {header: index for index, header in enumerate(_STATIC, 1)}
 _STATIC_NAME: Final = {name: index for index, (name, _) in reversed(list(enumerate(_STATIC, 1)))}
 
@@ -307,7 +307,7 @@ class Decoder:
 
     def _entry(self, index: int) -> Header:
         if 0 < index < _FIRST_DYNAMIC:
-            return _STATIC_HEADERS[index]
+            return STATIC_HEADERS[index]
         if 0 <= (place := index - _FIRST_DYNAMIC) < len(self._table.entries):
             return self._table.entries[place]
         raise CompressionError(f"no header has the index {index}")

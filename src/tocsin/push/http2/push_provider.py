@@ -61,8 +61,8 @@ class PushSending:
 
     push: PushRequest
     answered: Callable[[PushOutcome], None]
-    deadline: float
-    """Loop time by which it has a stream or fails."""
+    deadline: float | None = None
+    """Loop time by which it has a stream or fails, if it found none at first."""
     authorization: bytes | None = None
     is_renewed: bool = False
     """Whether it was refused because of its authorization, and sent again with a new one."""
@@ -115,7 +115,7 @@ class Http2PushProvider(ABC):
             await wanted
 
     def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
-        self._dispatch(PushSending(push, answered, self._loop.time() + self._limits.request))
+        self._dispatch(PushSending(push, answered))
 
     def send(self, push: PushRequest) -> asyncio.Future[PushOutcome]:
         """Send a push. Returns a future of its outcome."""
@@ -152,6 +152,8 @@ class Http2PushProvider(ABC):
             return
         best, most = self._roomiest()
         if best is None:
+            if sending.deadline is None:
+                sending.deadline = self._loop.time() + self._limits.request
             self._waiting.append(sending)
             self._watch_waiting()
             self._connect_if_useful()
@@ -261,7 +263,7 @@ class Http2PushProvider(ABC):
     def _fail_waiting(self, reason: str, overdue_at: float = float("inf")) -> None:
         waiting, self._waiting = self._waiting, deque()
         for sending in waiting:
-            if sending.deadline > overdue_at:
+            if sending.deadline is not None and sending.deadline > overdue_at:
                 self._waiting.append(sending)
             else:
                 sending.answered(RetryLater(reason))

@@ -46,8 +46,8 @@ from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScop
 
 MOST_GIVEN: Final = 32_768
 """Rows without an outcome: three seconds' worth at 10,000 a second. While the job is away, the folder stops growing."""
-PUBLISH_SECONDS: Final = 0.05
 LOOK_SECONDS: Final = 0.02
+"""How often rows are published and outcomes looked for."""
 UNREADABLE: Final = RetryLater("unreadable", RetryScope.TOKEN)
 UNWRITTEN: Final = RetryLater("handover", RetryScope.PROVIDER)
 WITHDRAWN: Final = RetryLater("handover", RetryScope.TOKEN)
@@ -133,7 +133,6 @@ class HandOver:
         self._withdrawn: tuple[str, set[int]] = "", set()
         """The last epoch, and its rows that were withdrawn."""
         self._now = now
-        self._published_at = 0.0
         self._has_room: list[Callable[[], None]] = []
         self._epoch = secrets.token_hex(4)
         self._lines: list[tuple[int, bytes]] = []
@@ -241,11 +240,9 @@ class HandOver:
         return self._storing.pop(number, None)
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if self._lines and loop.time() - self._published_at >= PUBLISH_SECONDS:
-                self._published_at = loop.time()
+            if self._lines:
                 self.publish()
             if self.waiting or self._asked:
                 self.take_outcomes()

@@ -27,6 +27,8 @@ LOOK_SECONDS: Final = 0.2
 """Between two looks for news. Each look is a request that costs money in most storages."""
 TRIES: Final = 3
 PAUSE_SECONDS: Final = 1.0
+WRITE_SECONDS: Final = 0.05
+"""The shortest time between two objects with rows: storage has a price for each."""
 _BUFFER: Final = 65_536
 _ROWS: Final = "rows"
 _OUTCOMES: Final = "outcomes"
@@ -112,6 +114,7 @@ class StorageChannel:
         self._outcomes = WaitingOutcomes()
         self._looks = False
         self._looked_at = 0.0
+        self._wrote_at = 0.0
         self._news = threading.Event()
         self._thread = ChannelThread("in object storage", OSError, self._work)
 
@@ -138,7 +141,8 @@ class StorageChannel:
         return self._thread.running()
 
     def _work(self) -> None:
-        self._news.wait(LOOK_SECONDS)
+        if self._news.wait(LOOK_SECONDS):
+            self._thread.wait(self._wrote_at + WRITE_SECONDS - time.monotonic())
         self._news.clear()
         self._write_rows()
         if self._looks and time.monotonic() - self._looked_at >= LOOK_SECONDS:
@@ -158,6 +162,7 @@ class StorageChannel:
             if data:
                 self._last = max(self._last + 1, int(self._now() * 1_000_000))
                 self._store.write(f"{_ROWS}/{self._last:020d}.jsonl", data)
+                self._wrote_at = time.monotonic()
             with self._lock:
                 if self._begun == begun:
                     self._withdraws = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.doubles.handover_channels import CHANNELS, met
 from tocsin.ntf_router.delivery.channels.channel import SEGMENT_BYTES, JobChannel, RouterChannel, Segment, cut
+from tocsin.ntf_router.delivery.channels.router_end import ChannelThread
 
 channels = pytest.mark.parametrize("kind", CHANNELS)
 
@@ -109,3 +111,24 @@ def test_segments_are_cut_between_rows() -> None:
         4,
     ]
     assert list(cut([])) == []
+
+
+async def test_rows_wait_a_moment_to_share_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Object storage has a price for each."""
+    waiting, goes_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def wait(_self: ChannelThread, _seconds: float) -> None:
+        loop.call_soon_threadsafe(waiting.set)
+        goes_on.wait(30)
+
+    monkeypatch.setattr(ChannelThread, "wait", wait)
+    async with met("storage", tmp_path) as (router, place, _):
+        router.publish([b"one\n"])
+        async with asyncio.timeout(10):
+            await waiting.wait()
+        router.publish([b"two\n"])
+        goes_on.set()
+        job = place.channel()
+        await until_read(job, "", [b"one", b"two"])
+        assert len(await segments(job, "")) == 1

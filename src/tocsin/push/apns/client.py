@@ -11,10 +11,9 @@ from tocsin.push.http2.connection import Http2Connection, HttpsServer
 from tocsin.push.http2.exchange import Http2Answer, Http2Limits
 from tocsin.push.http2.header_blocks import SharedHeaders
 from tocsin.push.http2.push_provider import Http2PushProvider, PushHost, PushSending, tls_context
-from tocsin.push.provider import ACCEPTED, RetryLater, Urgency
+from tocsin.push.provider import RetryLater, Urgency
 from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 
-_ACCEPTED: Final = 200
 _UNAVAILABLE: Final = 503
 
 
@@ -55,9 +54,6 @@ class ApnsProvider(Http2PushProvider):
         return known[1]
 
     def _answer(self, connection: Http2Connection, sending: PushSending, answer: Http2Answer) -> None:
-        if answer.status == _ACCEPTED:  # nearly always
-            sending.answered(ACCEPTED)
-            return
         outcome = apns_outcome(answer)
         if answer.status == _UNAVAILABLE:
             connection.retire()  # the next attempt uses another token

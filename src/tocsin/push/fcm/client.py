@@ -22,10 +22,9 @@ from tocsin.push.http2.connection import Http2Connection, HttpsServer
 from tocsin.push.http2.exchange import Http2Answer, Http2Limits
 from tocsin.push.http2.header_blocks import SharedHeaders
 from tocsin.push.http2.push_provider import Http2PushProvider, PushHost, PushSending, tls_context
-from tocsin.push.provider import ACCEPTED, CredentialCounts, PushOutcome, PushRefused, PushRequest, RetryLater
+from tocsin.push.provider import CredentialCounts, PushOutcome, PushRefused, PushRequest, RetryLater
 from tocsin.push.settings import FcmSettings
 
-_ACCEPTED: Final = 200
 NOT_A_PUSH: Final = "payload"
 """The reason of a push whose payload Firebase would not take."""
 
@@ -140,9 +139,6 @@ class FcmProvider(Http2PushProvider):
         return self._shared[1]
 
     def _answer(self, connection: Http2Connection, sending: PushSending, answer: Http2Answer) -> None:
-        if answer.status == _ACCEPTED:  # nearly always
-            sending.answered(ACCEPTED)
-            return
         outcome = fcm_outcome(answer)
         is_refused = isinstance(outcome, RetryLater) and outcome.reason == UNAUTHENTICATED
         if is_refused and not sending.is_renewed:

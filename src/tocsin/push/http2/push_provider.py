@@ -96,7 +96,7 @@ class Http2PushProvider(ABC):
 
     @abstractmethod
     def _answer(self, connection: Http2Connection, sending: PushSending, answer: Http2Answer) -> None:
-        """Handle an answer: call `sending.answered`, or dispatch the push again."""
+        """Handle an answer other than 200: call `sending.answered`, or dispatch the push again."""
 
     @property
     def room(self) -> int:
@@ -177,7 +177,10 @@ class Http2PushProvider(ABC):
 
     def _answered(self, connection: Http2Connection, sending: PushSending, result: Result) -> None:
         if isinstance(result, Http2Answer):
-            self._answer(connection, sending, result)
+            if result.status == _ACCEPTED:  # nearly always
+                sending.answered(ACCEPTED)
+            else:
+                self._answer(connection, sending, result)
         elif isinstance(result, Unprocessed):
             self._move(connection, sending)
         else:

@@ -4,7 +4,7 @@ import { byId, make, whole } from "./dom.js";
 import { hoursChart, rangeChart, rangeTexts, sumBar } from "./charts.js";
 
 const LEVELS = { good: "fine", look: "check", bad: "bad", plain: "" };
-const RIGHT = ["tables", "latency", "routers"]; // sections of the second column
+const RIGHT = ["tables", "latency", "routers", "fleet"]; // sections of the second column
 const figures = new Map(); // key → element
 const sections = new Map();
 

@@ -150,7 +150,12 @@ def tables_page() -> str:
         parts += [
             meanings.TABLES[table.name],
             "",
-            f"Partitioned by {', '.join(table.partitioned_by)}; kept for {table.retention_days} days"
+            f"Partitioned by {', '.join(table.partitioned_by)}; kept "
+            + (
+                "as long as the segment"
+                if table.retention_days is None
+                else f"for {table.retention_days} days"
+            )
             + ("; one row for each notification or event." if table.per_notification else "."),
             "",
         ]

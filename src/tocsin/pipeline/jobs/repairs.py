@@ -17,7 +17,7 @@ from tocsin.pipeline.update.retention import rows_since
 from tocsin.pipeline.update.segment_sources import SegmentSources
 
 
-def run_rebuild(job: JobOptions, first: date, *, smallest_group: int) -> int:
+def run_rebuild(job: JobOptions, first: date, *, smallest_group: int | None) -> int:
     """Returns 1 if a table could not be built."""
     lake, summary = job.existing_lake(), Summary("rebuild")
     since = max(first, rows_since(lake))
@@ -56,7 +56,7 @@ def run_forget(job: JobOptions, day: date) -> int:
     return 0
 
 
-def run_reread(job: JobOptions, sources: Sequence[str], *, ahead: int, smallest_group: int) -> int:
+def run_reread(job: JobOptions, sources: Sequence[str], *, ahead: int, smallest_group: int | None) -> int:
     """Moves quarantined lines that are valid events now, then builds."""
     SegmentSources(sources, job.place.options)  # a mistake is said before Spark starts
     lake, summary = job.existing_lake(), Summary("reread")

@@ -29,7 +29,7 @@ from tocsin.pipeline.lake.tables import (
 )
 from tocsin.pipeline.schemas.hourly import ACCOUNT
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, FOR_MANY_GROUPS, query_settings
-from tocsin.pipeline.update.hourly_tables import SMALLEST_GROUP, HourlyTables, first_line
+from tocsin.pipeline.update.hourly_tables import HourlyTables, first_line
 from tocsin.pipeline.update.notification_merge import merge_new_events, new_events
 from tocsin.pipeline.update.retention import LATE, expire
 
@@ -66,10 +66,13 @@ def build(
     spark: SparkSession,
     lake: Lake,
     *,
-    smallest_group: int = SMALLEST_GROUP,
+    smallest_group: int | None = None,
     step: Callable[[str], None] = lambda _: None,
 ) -> Built:
-    """Merges new events, then updates every table. A table that cannot be built does not stop the others."""
+    """Merges new events, then updates every table. A table that cannot be built does not stop the others.
+
+    `smallest_group`: None for that of the tables.
+    """
     written: dict[str, int] = {}
     files: dict[str, FileValues] = {}
     late = 0
@@ -92,7 +95,7 @@ def build(
 def build_tables(
     spark: SparkSession,
     lake: Lake,
-    smallest_group: int,
+    smallest_group: int | None,
     step: Callable[[str], None],
     written: dict[str, int],
     *,
@@ -112,7 +115,7 @@ def build_tables(
 def build_and_expire(
     spark: SparkSession,
     lake: Lake,
-    smallest_group: int,
+    smallest_group: int | None,
     step: Callable[[str], None] = lambda _: None,
     *,
     retention: Mapping[str, int] | None = None,
@@ -146,7 +149,7 @@ def keep_tidy(
 
 
 def build_or_say_why(
-    spark: SparkSession, lake: Lake, smallest_group: int, *, retention: Mapping[str, int] | None = None
+    spark: SparkSession, lake: Lake, smallest_group: int | None, *, retention: Mapping[str, int] | None = None
 ) -> str:
     """For jobs that must go on: returns the reason if tables could not be built, which the status file has too."""
     try:

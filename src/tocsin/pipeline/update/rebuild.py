@@ -25,7 +25,7 @@ def rebuild(
     lake: Lake,
     first: date,
     *,
-    smallest_group: int,
+    smallest_group: int | None,
     step: Callable[[str], None] = lambda _: None,
 ) -> Built:
     """Makes notifications and counts from that day on again. Days whose rows have expired keep their counts.

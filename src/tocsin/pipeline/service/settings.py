@@ -66,7 +66,7 @@ class PipelineSettings:
 def load_settings(
     path: Path, *, tables: Mapping[str, int], kinds: Sequence[str]
 ) -> tuple[PipelineSettings, dict[str, int]]:
-    """The settings, and the days for which each table is kept. Paths are relative to the file.
+    """The settings, and the days for which each table is kept. Relative paths start at the working folder.
 
     `tables`: usual days by table. `kinds`: names that `allow` may have. Raises ConfigError that names file and key.
     """
@@ -107,6 +107,7 @@ def new_settings(
     folder = '# work = ""' if work is None else f"work = {_text(work)}"
     listed = "".join(f"\n    {_text(each)}," for each in events)
     return f"""# Settings of `tocsin pipeline run`. Other values than these are commented out with their defaults.
+# Relative paths start at the folder in which the command runs.
 
 # Event log folders of routers (their setting event_log), or addresses such as s3://bucket/router-1 to which they are
 # copied. Routers share event_log_keys, so that their stages join.

@@ -48,6 +48,9 @@ class PipelineSettings:
     master: str = "local[*]"
     work: str = ""
     storage: dict[str, str] = field(default_factory=dict)
+    prometheus_port: int = 0
+    """0: no port."""
+    prometheus_host: str = "127.0.0.1"
     spark: dict[str, str] = field(default_factory=dict)
     """Spark's own settings by name."""
     every: ServiceIntervals = field(default_factory=ServiceIntervals)
@@ -86,9 +89,12 @@ def load_settings(
         "smallest_group": found.smallest_group < 1,
         "report_days": found.report_days < 1,
         "ahead_hours": found.ahead_hours < 0,
+        "prometheus_host": not found.prometheus_host,
         "every": min(found.every.ingest, found.every.build, found.every.report) <= 0,
         "retention": any(days < 1 for days in found.retention.values()),
     }
+    if not 0 <= found.prometheus_port <= 65_535:
+        raise ConfigError(f"{path}, prometheus_port: must be a port up to 65535, or 0 for none")
     for name in (name for name, is_wrong in wrong.items() if is_wrong):
         raise ConfigError(f"{path}, {name}: must not be empty, 0 or negative")
     return found, {**tables, **found.retention}
@@ -126,6 +132,9 @@ report = {_text(report)}
 # ahead_hours = 24
 # memory = "2g"
 # master = "local[*]"
+# Prometheus reads there whether everything is accounted for: http://HOST:PORT/metrics. 0: no port.
+# prometheus_port = 0
+# prometheus_host = "127.0.0.1"
 
 [every]  # seconds
 # ingest = 5

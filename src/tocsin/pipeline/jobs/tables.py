@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any, Final
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -31,11 +32,12 @@ def run_tables(lake: Lake, name: str | None, *, as_json: bool) -> int:
         sys.stdout.write("\n")
         return 0
     console = Console()
+    console.print(_list(entries))
     if name is None:
-        console.print(_list(entries))
+        console.print(_meanings(entries))
         console.print("Columns of one: tocsin pipeline tables NAME", highlight=False)
     else:
-        console.print(_list(entries))
+        console.print(entries[0]["meaning"], highlight=False)
         console.print(_columns(entries[0]))
     return 0
 
@@ -66,18 +68,26 @@ def entry(lake: Lake, table: TableSpec, days_kept: int | None) -> dict[str, Any]
 
 
 def _list(entries: list[dict[str, Any]]) -> Table:
-    shown = Table("table", "rows", "files", "days", "from", "to", "kept", "a row is")
+    """Names, days and numbers are never cut, and fit into 80 columns."""
+    shown = Table(box=SIMPLE)
+    for heading in ("table", "rows", "files", "from", "to", "kept"):
+        shown.add_column(heading, no_wrap=True, justify="right" if heading in ("rows", "files") else "left")
     for each in entries:
         shown.add_row(
             each["table"],
             f"{each['rows']:,}",
             f"{each['files']:,}",
-            str(each["days"]),
             each["first_day"] or "–",
             each["last_day"] or "–",
             "with its segment" if each["days_kept"] is None else f"{each['days_kept']} days",
-            each["meaning"],
         )
+    return shown
+
+
+def _meanings(entries: list[dict[str, Any]]) -> Table:
+    shown = Table("table", "a row is", box=SIMPLE)
+    for each in entries:
+        shown.add_row(each["table"], each["meaning"])
     return shown
 
 

@@ -76,6 +76,12 @@ def test_one_run_reads_builds_reports_and_checks(
     catalog = {each["table"]: each for each in json.loads(capsys.readouterr().out)}
     assert catalog.keys() == meanings.TABLES.keys()
     assert (catalog["segments"]["rows"], catalog["segments"]["days_kept"]) == (2, None)
+    run_tables(Lake(tmp_path / "lake"), None, as_json=False)
+    said = capsys.readouterr().out
+    assert "…" not in said  # with 80 columns, as without a terminal
+    for table, each in catalog.items():
+        assert table in said
+        assert str(each["first_day"] or "–") in said
 
 
 def test_a_part_that_fails_is_said_and_the_others_go_on(

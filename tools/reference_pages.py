@@ -113,7 +113,8 @@ def metrics_page() -> str:
         "",
         "Both routers serve them on `prometheus_port`, in Prometheus' text format. `simplex_ntf_…` names are the",
         "reference's where it has them. Dashboards and alerts for them are in `deploy/`. The pipeline's are in",
-        "`_status/tocsin_pipeline.prom` of the lake, for the textfile collector of Prometheus' node exporter.",
+        "`_status/tocsin_pipeline.prom` of the lake, for the textfile collector of Prometheus' node exporter, and what "
+        "`tocsin pipeline run` serves at its `prometheus_port`.",
     ]
     for router, lines in metrics().items():
         parts += ["", f"## {router}", ""]
@@ -150,7 +151,12 @@ def tables_page() -> str:
         parts += [
             meanings.TABLES[table.name],
             "",
-            f"Partitioned by {', '.join(table.partitioned_by)}; kept for {table.retention_days} days"
+            f"Partitioned by {', '.join(table.partitioned_by)}; kept "
+            + (
+                "as long as the segment"
+                if table.retention_days is None
+                else f"for {table.retention_days} days"
+            )
             + ("; one row for each notification or event." if table.per_notification else "."),
             "",
         ]

@@ -8,8 +8,10 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +19,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import tocsin
 from tests.doubles.delivery_engines import PROVIDER, Meeting, running_engine
 from tests.doubles.delivery_lines import NOON, SECOND, event, recent, recount, token_change, write_segment
 from tests.doubles.lake_rows import tables
@@ -176,6 +179,69 @@ def test_a_cluster_and_its_driver_share_nothing_but_object_storage(
         place = table_place(lake, storage)
         for table in TABLES:
             assert LakeTable(place, table).snapshot().rows == len(local_tables[table.name]), table.name
+
+
+def environment_archive(folder: Path, imported: Path) -> Path:
+    """A virtual environment like that of docs/howto/spark-cluster.md, with the dependencies of this one.
+
+    Our package in it writes its path to a file when it is imported.
+    """
+    made = folder / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--copies", made], check=True)
+    [packages] = made.glob("lib/python*/site-packages")
+    ours = packages / "tocsin"
+    shutil.copytree(Path(tocsin.__file__).parent, ours, ignore=shutil.ignore_patterns("__pycache__"))
+    with (ours / "__init__.py").open("a") as file:
+        file.write(f"\nwith open({str(imported)!r}, 'a') as file:\n    file.write(__file__ + '\\n')\n")
+    # Files ending in .pth are read there only, so that the package under test is not found twice.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return Path(shutil.make_archive(str(folder / "tocsin"), "gztar", made))
+
+
+def test_an_archive_brings_the_code_to_executors(
+    cluster: SparkCluster, source: tuple[Path, list[DeliveryEvent]], tmp_path: Path
+) -> None:
+    """The command of docs/howto/spark-cluster.md, with event logs in object storage, which executors read in Python."""
+    page = (Path(__file__).parents[2] / "docs/howto/spark-cluster.md").read_text("utf-8")
+    [shown] = re.findall(r"```\n(PYSPARK_[^`]*spark-submit[^`]*)```", page)
+    variables = dict(re.findall(r"(PYSPARK_\w+)=(\S+)", shown))
+    assert "--archives tocsin.tar.gz#environment" in shown
+    imported, script = tmp_path / "imported", tmp_path / "job.py"
+    [code] = re.findall(r"`job.py` for `spark-submit`:\n\n```\n(.*?)```", page, re.DOTALL)
+    script.write_text(code)
+    archive = environment_archive(tmp_path / "made", imported)
+    settings = [word for name, value in EXECUTORS.items() for word in ("--conf", f"{name}={value}")]
+    with object_storage() as storage:
+        events = f"s3://{BUCKET}/archived/ntf"
+        for segment in source[0].iterdir():
+            put_object(storage, f"{events}/{segment.name}", segment.read_bytes())
+        options = [word for name, value in storage.items() for word in ("--storage", f"{name}={value}")]
+        job = ("pipeline", "ingest", "--events", events, "--lake", tmp_path / "lake", "--dry-run", "--json")
+        done = subprocess.run(
+            [
+                SPARK / "bin" / "spark-submit",
+                *("--master", cluster.master, "--archives", f"{archive}#environment"),
+                *settings,
+                script,
+                *job,
+                *options,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={
+                **os.environ,
+                **QUICK_JAVA,
+                "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+                "JAVA_HOME": str(java_home(os.environ)),
+                **variables,
+            },
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1])["events"] == len(source[1])
+    used = set(imported.read_text().splitlines())
+    assert used
+    assert all("/environment/lib/python" in each for each in used)
 
 
 def test_executors_killed_on_the_way_change_nothing(

@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,20 +20,27 @@ import pytest
 from tests.doubles.delivery_lines import event, recent, write_segment
 from tests.doubles.lake_rows import tables
 from tests.doubles.spark_cluster import QUICK_JAVA
+from tocsin.cli.main import run
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.lake.lake import LakeTable
+from tocsin.pipeline.lake.lake import Lake, LakeTable
 from tocsin.pipeline.lake.status_files import read_statuses
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE, NOTIFICATIONS_TABLE, TableSpec
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS
+from tocsin.pipeline.update.retention import kept_days
 
 pytestmark = pytest.mark.timeout(600)
 EACH = 500
 STARTED: list[subprocess.Popen[str]] = []
 
 
-def start(job: str, lake: Path, *options: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tocsin", "pipeline", job, "--lake", str(lake), "--master", "local[2]"]
+def start(job: str, lake: Path | None, *options: object) -> subprocess.Popen[str]:
+    """Without a lake, the job has a settings file."""
+    command = [sys.executable, "-m", "tocsin", "pipeline", job]
     settings = [word for name, value in FOR_FEW_ROWS.items() for word in ("--conf", f"{name}={value}")]
+    if lake is None:
+        settings = []
+    else:
+        command += ["--lake", str(lake), "--master", "local[2]"]
     process = subprocess.Popen(
         [*command, *settings, *map(str, options)],
         env=os.environ | QUICK_JAVA,
@@ -124,6 +133,45 @@ def test_builds_by_hand_and_the_service_get_along(tmp_path: Path) -> None:
         finished(start(job, alone, *options))
     assert tables(lake)[FUNNEL_TABLE.name] == tables(alone)[FUNNEL_TABLE.name]
     assert tables(lake)[NOTIFICATIONS_TABLE.name] == tables(alone)[NOTIFICATIONS_TABLE.name]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def metrics_at(port: int) -> list[str]:
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return list(answer.read().decode().splitlines())
+    return []
+
+
+def test_the_service_reads_builds_and_checks_until_it_is_stopped(tmp_path: Path) -> None:
+    """With the settings that `init` writes, and shorter intervals."""
+    lake, source, port, file = tmp_path / "lake", tmp_path / "ntf", free_port(), tmp_path / "p.toml"
+    for segment, stage in enumerate((Stage.RECEIVED, Stage.ACCEPTED)):
+        write_segment(source, segment, recent(event(stage, number, token=1) for number in range(EACH)))
+    written = ("--events", source, "--lake", lake, "--report", tmp_path / "report", "--out", file)
+    assert run(["pipeline", "init", *map(str, written)]) == 0
+    shorter = {"ingest = 5": "ingest = 0.2", "build = 300": "build = 0.5", "report = 3600": "report = 0.5"}
+    chosen = {"smallest_group = 10": "smallest_group = 1", "prometheus_port = 0": f"prometheus_port = {port}"}
+    text = file.read_text()
+    for usual, other in (shorter | chosen).items():
+        assert f"# {usual}\n" in text
+        text = text.replace(f"# {usual}\n", f"{other}\n")
+    file.write_text(text.replace("[retention]", "[retention]\nevents = 77 #"))
+    service = start("run", None, "--config", file)
+    until(lambda: "tocsin_pipeline_check_failed 0" in metrics_at(port), service)
+    write_segment(source, 9, recent([event(Stage.UNKNOWN_QUEUE, EACH, token=1)]))
+    until(lambda: "tocsin_pipeline_check_failed 1" in metrics_at(port), service)
+    assert 'tocsin_pipeline_unaccounted{kind="unknown_queue"} 1.0' in metrics_at(port)
+    service.send_signal(signal.SIGTERM)
+    said = finished(service, code=1)[1]
+    assert "notifications are not accounted for: see the report" in said
+    assert f"metrics: http://127.0.0.1:{port}/metrics" in said
+    assert "jobs and stages: http://127.0.0.1:" in said
+    assert rows(lake, NOTIFICATIONS_TABLE) == EACH + 1
+    assert kept_days(Lake(lake))["events"] == 77
 
 
 @pytest.fixture(scope="module")

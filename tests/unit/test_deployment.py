@@ -27,6 +27,7 @@ _WORDS = frozenset(
         "rate",
         "time",
         "increase",
+        "last_over_time",
         "delta",
         "histogram_quantile",
         "sum",
@@ -208,7 +209,9 @@ def test_prometheus_asks_where_the_containers_answer() -> None:
         f"{name}:{COMPOSE['services'][name]['environment'][f'TOCSIN_{name.upper()}_PROMETHEUS_PORT']}"
         for name in ("smp", "ntf")
     }
-    assert targets == told
+    pipeline, _ = load_settings(DEPLOY / "pipeline" / "pipeline.toml", tables={}, kinds=())
+    assert pipeline.prometheus_host == "0.0.0.0"  # noqa: S104 - inside the containers' network
+    assert targets == told | {f"run:{pipeline.prometheus_port}"}
     for file in settings["rule_files"]:
         assert (DEPLOY / "prometheus" / file).exists()
 

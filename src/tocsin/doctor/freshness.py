@@ -8,6 +8,7 @@ from typing import Final
 
 from tocsin.doctor.findings import DoctorSettings, Finding, bad, ok, skipped, span, warn
 from tocsin.events.event_log import OPEN_PREFIX, PUBLISHED, SetsEventLog
+from tocsin.events.private_files import SHARED, file_mode
 from tocsin.events.pseudonyms import keys_folder
 from tocsin.pipeline.lake.status_files import read_statuses
 
@@ -36,7 +37,8 @@ def event_log_findings(settings: SetsEventLog, doctor: DoctorSettings) -> Iterat
         )
         return
     keys = keys_folder(folder, settings.event_log_keys)
-    if keys.is_dir() and (mode := keys.stat().st_mode & 0o777) & 0o077:
+    others = 0o007 if keys.is_dir() and file_mode(keys) == SHARED else 0o077
+    if keys.is_dir() and (mode := keys.stat().st_mode & 0o777) & others:
         text = f"other users can open the folder of pseudonym keys, {keys} ({mode:03o})"
         yield bad(EVENT_LOG, text, f"chmod 700 {keys}")
     now = doctor.now()

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tocsin.errors import ConfigError
 from tocsin.events.event_losses import EventLosses
+from tocsin.events.private_files import file_mode
 from tocsin.events.pseudonyms import PseudonymKeys, keys_folder
 
 __all__ = ["OPEN_PREFIX", "PUBLISHED", "EventLog", "EventLogSettings"]
@@ -175,6 +176,7 @@ class SegmentWriter:
         """The size of the open segment in bytes."""
         self.began_at = 0.0
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._mode = file_mode(folder)
         names = [_NAME.fullmatch(each.name) for each in folder.iterdir()]
         self._last = max((int(name[1]) for name in names if name), default=0)
         for path in sorted(folder.glob(f"{OPEN_PREFIX}*")):
@@ -219,6 +221,7 @@ class SegmentWriter:
         self._last = max(self._last + 1, int(self.began_at * 1_000_000))
         path = self._folder / f"{OPEN_PREFIX}{self._last:020d}-{os.getpid()}-{self._number}.jsonl"
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.fchmod(self._descriptor, self._mode)
         self._path, self.size = path, 0
 
     def _cut_torn_line(self) -> None:

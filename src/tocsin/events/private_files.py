@@ -6,16 +6,21 @@ Some of them are JSON lines with a first line that states the version and the nu
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from tocsin.errors import ConfigError
+
+PRIVATE: Final = 0o600
+SHARED: Final = 0o640
+"""Modes of files: for their owner, or also for a group."""
 
 
 @contextmanager
@@ -43,8 +48,17 @@ def write_private_lines(path: Path, lines: Iterable[bytes]) -> None:
             file.write(b"\n")
 
 
+def file_mode(folder: Path) -> int:
+    """Return the mode of private files in a folder: their owner may read them, or also a group that the operator chose.
+
+    A folder that hands its group on to its files (chmod g+rxs) says which group. Raises OSError.
+    """
+    mode = folder.stat().st_mode
+    return SHARED if mode & stat.S_ISGID and mode & stat.S_IRGRP else PRIVATE
+
+
 def make_private_once(path: Path, content: bytes) -> None:
-    """Create the file unless it exists.
+    """Create the file, with the mode that its folder asks for, unless it exists.
 
     The first process creates it in one step, even if it crashes. Raises OSError.
     """
@@ -53,6 +67,7 @@ def make_private_once(path: Path, content: bytes) -> None:
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # readable by its owner only
     try:
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), file_mode(path.parent))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

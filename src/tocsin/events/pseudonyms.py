@@ -1,8 +1,8 @@
 """Keyed hashes in place of identifiers, under keys that change and are erased (PIPELINE: privacy of the event log).
 
-A key lasts for one period (a day). Its file is readable by its owner only, and is deleted when it is older than the
-retention. From then on it is unknown whom a pseudonym stands for. Routers of one operator that share the folder make
-the same pseudonyms, so that the stages of a notification can be joined.
+A key lasts for one period (a day). Its file is for its owner (`private_files.file_mode`), and is deleted when it is
+older than the retention. From then on it is unknown whom a pseudonym stands for. Routers of one operator that share the
+folder make the same pseudonyms, so that the stages of a notification can be joined.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def _escape_label(text: str) -> str:
 
 def _number(value: float) -> str:
     if isinstance(value, int):
-        return str(value)
+        return str(int(value))  # True is 1
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -266,6 +266,10 @@ async def test_an_event_log_that_does_not_go_on(smp: SmpFolders, tmp_path: Path)
     found = await event_log()
     assert found.status is Status.BAD
     assert "pseudonym keys" in found.text
+    keys.chmod(0o2770)  # for a group, on purpose
+    assert (await event_log()).status is Status.WARN
+    keys.chmod(0o2775)
+    assert (await event_log()).status is Status.BAD
 
 
 def test_tables_that_do_not_go_on(tmp_path: Path) -> None:

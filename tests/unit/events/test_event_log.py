@@ -113,6 +113,23 @@ def test_segments_are_for_their_owner_only(tmp_path: Path, clock: Clock) -> None
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_segments_are_for_a_group_that_the_folder_hands_on(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the process's umask: the pipeline is another user, who must read the events and no key."""
+    tmp_path.chmod(0o2750)
+    before = os.umask(0o077)
+    try:
+        log = EventLog(tmp_path, now=clock)
+        append(log, event(1))
+        log.close()
+    finally:
+        os.umask(before)
+    [path] = tmp_path.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.stat().st_gid == tmp_path.stat().st_gid
+
+
 def _age(path: Path, clock: Clock, seconds: float) -> None:
     os.utime(path, (clock.time - seconds, clock.time - seconds))
 

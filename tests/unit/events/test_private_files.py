@@ -24,6 +24,15 @@ def test_a_file_that_is_made_once_is_its_owners_and_stays_as_the_first_made_it(t
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize(("folder", "mode"), [(0o755, 0o600), (0o2700, 0o600), (0o2770, 0o640)])
+def test_only_a_folder_that_hands_on_its_group_opens_its_files_to_it(
+    tmp_path: Path, folder: int, mode: int
+) -> None:
+    tmp_path.chmod(folder)
+    make_private_once(tmp_path / "a.key", b"first")
+    assert stat.S_IMODE((tmp_path / "a.key").stat().st_mode) == mode
+
+
 def test_of_two_that_make_it_at_the_same_time_the_first_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

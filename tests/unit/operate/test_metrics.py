@@ -49,6 +49,8 @@ def test_gauges_come_with_labels_and_escapes() -> None:
     ("value", "text"),
     [
         (0, "0"),
+        (True, "1"),
+        (False, "0"),
         (1 << 70, str(1 << 70)),
         (0.1, "0.1"),
         (float("nan"), "NaN"),

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,6 +20,7 @@ from tests.doubles.web_push_service import HANG_UP, STALL, Answer, Raw, WebPushP
 from tests.doubles.web_push_service import Behaviour as WebPushBehaviour
 from tests.unit.push.fcm.stage import REGISTRATION, HeldTime, account_of, fcm_settings
 from tests.unit.push.webpush.stage import KEY, web_push_settings
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import MessagePush
 from tocsin.protocol.ntf.web_push_tokens import WebPushForm
 from tocsin.push.apns.client import ApnsProvider
@@ -55,6 +56,8 @@ class Trouble(Enum):
 class Place(ABC):
     """A provider before its fake."""
 
+    kind: ClassVar[PushProvider]
+
     def __init__(self, provider: Provider, clock: HeldTime) -> None:
         self.provider = provider
         self.clock = clock
@@ -74,6 +77,9 @@ class Place(ABC):
             str(uuid.uuid4()),
             int(self.clock.time) + 3600,
         )
+
+    def device_token(self, device: int) -> DeviceToken:
+        return DeviceToken(self.kind, self.token(device))
 
     @abstractmethod
     def token(self, device: int) -> bytes: ...
@@ -142,6 +148,7 @@ _HTTP2_TROUBLES: Final[dict[Trouble, Behaviour]] = {
 
 
 class ApnsPlace(_Http2Place):
+    kind = PushProvider.APNS_TEST
     troubles = {  # noqa: RUF012 - never changed
         **_HTTP2_TROUBLES,
         Trouble.INVALID_TOKEN: Respond(410, "Unregistered"),
@@ -157,6 +164,7 @@ class ApnsPlace(_Http2Place):
 
 
 class FcmPlace(_Http2Place):
+    kind = PushProvider.FCM
     troubles = {  # noqa: RUF012 - never changed
         **_HTTP2_TROUBLES,
         Trouble.INVALID_TOKEN: Respond(404, "UNREGISTERED"),
@@ -173,6 +181,7 @@ class FcmPlace(_Http2Place):
 
 
 class WebPushPlace(Place):
+    kind = PushProvider.WEBPUSH
     troubles: Final[Mapping[Trouble, WebPushBehaviour]] = {
         Trouble.INVALID_TOKEN: Answer(410),
         Trouble.RATE_LIMITED: Answer(429, {"Retry-After": "7"}),

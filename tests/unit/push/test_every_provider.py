@@ -15,7 +15,11 @@ from typing import Final
 
 import pytest
 
+from tests.doubles.delivery_engines import running_engine
+from tests.doubles.smp_harness import until
+from tests.unit.ntf_router.store.samples import filled, received
 from tests.unit.push.every_provider import PLACES, Place, Trouble, place_of
+from tocsin.protocol.ntf.statuses import TokenState
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 OUTCOMES: Final[dict[Trouble, Callable[[PushOutcome], bool]]] = {
@@ -59,6 +63,38 @@ async def test_a_trouble_becomes_its_outcome_and_is_over_with_it(
         assert await place.push() == Accepted()
         assert await place.push(2) == Accepted()
         assert place.delivered() == {1: 2 if trouble is Trouble.GOAWAY else 1, 2: 1}
+
+
+@pytest.mark.parametrize(
+    "trouble", [Trouble.RATE_LIMITED, Trouble.OVERLOADED, Trouble.HUGE_ANSWER, Trouble.LOST]
+)
+@pytest.mark.parametrize("name", PLACES)
+async def test_the_delivery_tries_again_until_a_trouble_is_over(
+    name: str, trouble: Trouble, tmp_path: Path
+) -> None:
+    """With its back-off, which is short here: the provider's own delays are cut to the longest of the settings."""
+    async with place_of(name, tmp_path) as place, running_engine({place.kind: place.provider}) as engine:
+        place.meet(trouble)
+        await filled(engine.store, "a", "q", device=place.device_token(1))
+        await engine.receive(received("q"))
+        await until(lambda: engine.counters.pushes_retried >= 4)
+        assert place.delivered() == {}
+        place.meet(None)
+        assert (await engine.settled()).accepted == 1
+        assert place.delivered() == {1: 1}
+
+
+async def test_the_delivery_ends_a_token_that_the_provider_calls_invalid(place: Place) -> None:
+    async with running_engine({place.kind: place.provider}) as engine:
+        place.meet(Trouble.INVALID_TOKEN)
+        owner = await filled(engine.store, "a", "q", device=place.device_token(1))
+        await engine.receive(received("q"))
+        assert (await engine.settled()).failed == {"token_invalid": 1}
+        await until(lambda: engine.counters.tokens_invalid == 1)
+        found = await engine.store.token(owner.token_id)
+        assert found is not None
+        assert found.status.state is TokenState.INVALID
+        assert engine.counters.pushes_retried == 0
 
 
 @pytest.mark.parametrize("name", PLACES)

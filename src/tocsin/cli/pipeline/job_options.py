@@ -79,10 +79,9 @@ def ahead_of(options: argparse.Namespace) -> int:
 def add_smallest_group(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--smallest-group",
-        type=int,
-        default=10,
+        type=group_size,
         metavar="DEVICES",
-        help="count groups of fewer devices together, or withhold them (default: %(default)s)",
+        help="count groups of fewer devices together, or withhold them (default: as the tables have it, at first 10)",
     )
 
 
@@ -173,6 +172,12 @@ def require_spark() -> None:
     """Raises ConfigError if Spark is not installed."""
     if find_spec("pyspark") is None:
         raise ConfigError("the pipeline needs Spark: install it with pip install 'tocsin[pipeline]'")
+
+
+def group_size(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of devices, 1 or more")
+    return int(text)
 
 
 def day(text: str) -> date:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
-from tocsin.cli.pipeline.job_options import add_job_options, job_options
+from tocsin.cli.pipeline.job_options import add_job_options, group_size, job_options
 
 NAME = "reconcile"
 SUMMARY = "find queues about which the NTF router and SMP routers disagree"
@@ -48,10 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--smallest-group",
-        type=int,
-        default=10,
+        type=group_size,
         metavar="QUEUES",
-        help="count SMP hosts with fewer subscriptions together (default: %(default)s)",
+        help="count SMP hosts with fewer subscriptions together (default: as the other tables have it, at first 10)",
     )
     add_job_options(parser, dry_run=True)
 

@@ -24,7 +24,6 @@ def run(options: argparse.Namespace) -> int:
     require_spark()
     from tocsin.pipeline.jobs.options import JobOptions
     from tocsin.pipeline.jobs.tables import run_tables
-    from tocsin.pipeline.update.retention import RETENTION
 
     job = JobOptions(options.lake, storage=storage_options(options), work=options.work)
-    return run_tables(job.existing_lake(), options.table, RETENTION, as_json=options.json)
+    return run_tables(job.existing_lake(), options.table, as_json=options.json)

@@ -20,7 +20,7 @@ ACCOUNT_IS_OFF: Final = (
 LATE_EVENTS: Final = "arrived after the rows of their day had expired: no table counts them"
 
 
-def run_build(job: JobOptions, *, smallest_group: int) -> int:
+def run_build(job: JobOptions, *, smallest_group: int | None) -> int:
     """Returns the exit code: 1 if the accounting does not add up, or a table could not be built.
 
     Raises ConfigError for a lake without events.

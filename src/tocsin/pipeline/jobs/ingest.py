@@ -38,7 +38,8 @@ class BuildPlan:
 
     every: float
     """Seconds between two builds, if there are new events."""
-    smallest_group: int
+    smallest_group: int | None
+    """None: that of the tables."""
 
 
 def run_ingest(

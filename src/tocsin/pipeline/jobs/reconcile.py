@@ -17,6 +17,7 @@ from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.reconcile.drift_search import DriftFindings, entries, publish, reconcile
 from tocsin.pipeline.reconcile.export_files import read_exports, reading
 from tocsin.pipeline.spark.session import spark_session, where_it_runs
+from tocsin.pipeline.update.hourly_tables import smallest_group_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class ReconcileOptions:
     ntf: Path
     smp: Sequence[Path]
     plan: Path
-    smallest_group: int = 10
+    smallest_group: int | None = None
+    """None: that of the other tables."""
 
     def __post_init__(self) -> None:
         if not self.smp:
@@ -55,7 +57,8 @@ def reconcile_with(spark: SparkSession, lake: Lake | None, options: ReconcileOpt
                 shown("writing the plan")
                 write_plan(options.plan, int(now.timestamp()), found.queues, entries(found))
                 shown("writing the table drift")
-                publish(spark, lake, exports, found, now, options.smallest_group)
+                smallest = options.smallest_group or smallest_group_of(lake)
+                publish(spark, lake, exports, found, now, smallest)
     return found
 
 

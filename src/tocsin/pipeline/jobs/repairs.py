@@ -9,15 +9,16 @@ from datetime import UTC, date, datetime
 from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
+from tocsin.pipeline.lake.commits import READERS_HOURS
 from tocsin.pipeline.spark.session import spark_session
 from tocsin.pipeline.update.build import build_and_expire
 from tocsin.pipeline.update.quarantine_rereading import reread_quarantine
-from tocsin.pipeline.update.rebuild import forget, rebuild
+from tocsin.pipeline.update.rebuild import count_period, forget, rebuild
 from tocsin.pipeline.update.retention import rows_since
 from tocsin.pipeline.update.segment_sources import SegmentSources
 
 
-def run_rebuild(job: JobOptions, first: date, *, smallest_group: int) -> int:
+def run_rebuild(job: JobOptions, first: date, *, smallest_group: int | None) -> int:
     """Returns 1 if a table could not be built."""
     lake, summary = job.existing_lake(), Summary("rebuild")
     since = max(first, rows_since(lake))
@@ -47,19 +48,21 @@ def run_forget(job: JobOptions, day: date) -> int:
         )
     lake, summary = job.existing_lake(), Summary("forget")
     with spark_session(job.spark("forget", short=True)) as spark, step(spark, "forget"):
-        gone = forget(spark, lake, day)
-    summary.add(period=day.isoformat(), **{f"{table}_removed": rows for table, rows in gone.items()})
+        found = count_period(spark, lake, day) if job.dry_run else forget(spark, lake, day)
+    done = "to_remove" if job.dry_run else "removed"
+    summary.add(period=day.isoformat(), **{f"{table}_{done}": rows for table, rows in found.items()})
     notes = {
-        "period": "delete its key, and the routers' segments, yourself if they still exist; counts stay",
+        "period": "delete its key, and the routers' segments, yourself if they still exist; counts stay. A build "
+        f"deletes the files with these rows after {READERS_HOURS} hours",
     }
     summary.show(as_json=job.as_json, notes=notes)
     return 0
 
 
-def run_reread(job: JobOptions, sources: Sequence[str], *, ahead: int, smallest_group: int) -> int:
-    """Moves quarantined lines that are valid events now, then builds."""
+def run_reread(job: JobOptions, sources: Sequence[str], *, ahead: int, smallest_group: int | None) -> int:
+    """Moves quarantined lines that are valid events now, then builds. Returns 1 if a table could not be built."""
     SegmentSources(sources, job.place.options)  # a mistake is said before Spark starts
-    lake, summary = job.existing_lake(), Summary("reread")
+    lake, summary, reason = job.existing_lake(), Summary("reread"), ""
     with spark_session(job.spark("reread", short=True)) as spark, step(spark, "reread") as shown:
         shown("quarantined lines")
         now = int(time.time() * 1_000_000)
@@ -67,8 +70,12 @@ def run_reread(job: JobOptions, sources: Sequence[str], *, ahead: int, smallest_
         summary.add(events=found.events, still_refused=found.still_refused, gone=found.gone)
         if found.events and not job.dry_run:
             shown("build")
-            summary.add(**build_and_expire(spark, lake, smallest_group, shown).figures)
+            built = build_and_expire(spark, lake, smallest_group, shown)
+            summary.add(**built.figures)
+            reason = built.reason
+    if reason:
+        summary.add(failed=reason)
     named = ", ".join(found.gone_segments[:5]) + (" …" if len(found.gone_segments) > 5 else "")
     summary.add(gone_segments=len(found.gone_segments))
     summary.show(as_json=job.as_json, notes={"gone_segments": named})
-    return 0
+    return 1 if reason else 0

@@ -12,7 +12,7 @@ from tocsin.errors import ConfigError
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.lake.lake import Lake
-from tocsin.pipeline.lake.status_files import write_status
+from tocsin.pipeline.lake.status_files import STATUS, write_status
 from tocsin.pipeline.report.collection import Collection, days_of
 from tocsin.pipeline.report.figures import Figures
 from tocsin.pipeline.report.files import csv_files, write_files
@@ -85,4 +85,4 @@ def _record_check(folder: Path, figures: Figures, beyond: Mapping[str, int]) -> 
         built_at=figures.built_at.timestamp(),
         failed=failed,
     )
-    write_files(folder / "_status", {METRICS: text})
+    write_files(folder / STATUS, {METRICS: text})

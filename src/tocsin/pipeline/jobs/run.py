@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -12,10 +13,11 @@ from rich.console import Console
 from tocsin.pipeline.jobs.ingest import IngestService
 from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.reconcile import ReconcileOptions, reconcile_with
-from tocsin.pipeline.jobs.report import ReportOptions, report_of
+from tocsin.pipeline.jobs.report import METRICS, ReportOptions, report_of
 from tocsin.pipeline.lake.lake import Lake
-from tocsin.pipeline.lake.status_files import read_statuses, write_status
+from tocsin.pipeline.lake.status_files import STATUS, read_statuses, write_status
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE
+from tocsin.pipeline.service.metrics_port import metrics_port
 from tocsin.pipeline.service.schedule import Schedule
 from tocsin.pipeline.service.settings import PipelineSettings
 from tocsin.pipeline.spark.session import spark_session
@@ -39,7 +41,7 @@ def run_service(
         if not once and spark.sparkContext.uiWebUrl:
             service.say(f"jobs and stages: {spark.sparkContext.uiWebUrl}")
         try:
-            with stopping(spark, stop):
+            with stopping(spark, stop), service.metrics() if not once else nullcontext():
                 if once:
                     ingest.read_existing()
                     service.do_all()
@@ -86,6 +88,18 @@ class PipelineService:
                 continue
             self._do(part)
             self.schedule.done(part, time.monotonic())
+
+    @contextmanager
+    def metrics(self) -> Iterator[None]:
+        """Serves the metrics of the last check while the body runs, if the settings say where."""
+        settings = self._settings
+        if not settings.prometheus_port:
+            yield
+            return
+        file = self._lake.folder / STATUS / METRICS
+        with metrics_port(settings.prometheus_host, settings.prometheus_port, file) as port:
+            self.say(f"metrics: http://{settings.prometheus_host}:{port}/metrics")
+            yield
 
     def say(self, text: str) -> None:
         Console(stderr=True).print(f"pipeline: {text}", highlight=False, soft_wrap=True)

@@ -10,6 +10,8 @@ from typing import Final, Literal
 import msgspec
 
 DEFAULT_LAKE: Final = Path("tocsin-lake")
+STATUS: Final = "_status"
+"""The folder beside the tables."""
 
 JobState = Literal["running", "done", "failed"]
 
@@ -31,7 +33,7 @@ def write_status(
     error: str = "",
 ) -> None:
     """Replaces the job's previous status."""
-    folder = lake / "_status"
+    folder = lake / STATUS
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f".{job}-{os.getpid()}"
     draft.write_bytes(msgspec.json.encode(JobStatus(job, state, time.time(), figures or {}, error)))
@@ -41,7 +43,7 @@ def write_status(
 def read_statuses(lake: Path) -> dict[str, JobStatus]:
     """The last status of every job that ever ran, without files that cannot be read."""
     found = {}
-    for path in sorted((lake / "_status").glob("*.json")):
+    for path in sorted((lake / STATUS).glob("*.json")):
         try:
             status = msgspec.json.decode(path.read_bytes(), type=JobStatus)
         except (OSError, msgspec.MsgspecError):

@@ -27,7 +27,8 @@ class TableSpec:
     name: str
     schema: StructType
     partitioned_by: tuple[str, ...]
-    retention_days: int
+    retention_days: int | None
+    """None: rows stay as long as the file that they are about."""
     per_notification: bool = False
     """Each row is about one notification, so rows are deleted with the keys of their pseudonyms. Others are counts."""
 
@@ -61,8 +62,8 @@ SERVERS_TABLE: Final = TableSpec("servers_hourly", SERVERS_HOURLY, BY_HOUR, COUN
 DRIFT_TABLE: Final = TableSpec("drift", DRIFT, BY_DAY, COUNT_DAYS)
 FANOUT_TABLE: Final = TableSpec("fanout", FANOUT, BY_DAY, ROW_DAYS)
 
-SEGMENTS_TABLE: Final = TableSpec("segments", SEGMENTS, BY_DAY, ROW_DAYS)
-"""What `ingest` has read. It has no retention of its own: rows go once their segment is gone."""
+SEGMENTS_TABLE: Final = TableSpec("segments", SEGMENTS, BY_DAY, None)
+"""What `ingest` has read."""
 
 TABLES: Final = (
     EVENTS_TABLE,

@@ -27,7 +27,7 @@ from tocsin.pipeline.report.figures import ENGINE_RANKS, Days, EngineCount, Figu
 from tocsin.pipeline.report.row_scan import engine_times, losses
 from tocsin.pipeline.report.verdict import DeliveryLosses
 from tocsin.pipeline.schemas.notifications import STAGES
-from tocsin.pipeline.update.hourly_tables import SMALLEST_GROUP, THRESHOLD
+from tocsin.pipeline.update.hourly_tables import smallest_group_of
 from tocsin.pipeline.update.retention import late_events, rows_since
 
 
@@ -56,7 +56,7 @@ class Collection:
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
-        self._smallest = lake.table(FUNNEL_TABLE).snapshot().sources.get(THRESHOLD, SMALLEST_GROUP)
+        self._smallest = smallest_group_of(lake)
 
     def figures(self, days: Days, *, now: datetime, step: Callable[[str], None] = lambda _: None) -> Figures:
         step("looking for losses")

@@ -48,6 +48,9 @@ class PipelineSettings:
     master: str = "local[*]"
     work: str = ""
     storage: dict[str, str] = field(default_factory=dict)
+    prometheus_port: int = 0
+    """0: no port."""
+    prometheus_host: str = "127.0.0.1"
     spark: dict[str, str] = field(default_factory=dict)
     """Spark's own settings by name."""
     every: ServiceIntervals = field(default_factory=ServiceIntervals)
@@ -66,7 +69,7 @@ class PipelineSettings:
 def load_settings(
     path: Path, *, tables: Mapping[str, int], kinds: Sequence[str]
 ) -> tuple[PipelineSettings, dict[str, int]]:
-    """The settings, and the days for which each table is kept. Paths are relative to the file.
+    """The settings, and the days for which each table is kept. Relative paths start at the working folder.
 
     `tables`: usual days by table. `kinds`: names that `allow` may have. Raises ConfigError that names file and key.
     """
@@ -86,9 +89,12 @@ def load_settings(
         "smallest_group": found.smallest_group < 1,
         "report_days": found.report_days < 1,
         "ahead_hours": found.ahead_hours < 0,
+        "prometheus_host": not found.prometheus_host,
         "every": min(found.every.ingest, found.every.build, found.every.report) <= 0,
         "retention": any(days < 1 for days in found.retention.values()),
     }
+    if not 0 <= found.prometheus_port <= 65_535:
+        raise ConfigError(f"{path}, prometheus_port: must be a port up to 65535, or 0 for none")
     for name in (name for name, is_wrong in wrong.items() if is_wrong):
         raise ConfigError(f"{path}, {name}: must not be empty, 0 or negative")
     return found, {**tables, **found.retention}
@@ -107,6 +113,7 @@ def new_settings(
     folder = '# work = ""' if work is None else f"work = {_text(work)}"
     listed = "".join(f"\n    {_text(each)}," for each in events)
     return f"""# Settings of `tocsin pipeline run`. Other values than these are commented out with their defaults.
+# Relative paths start at the folder in which the command runs.
 
 # Event log folders of routers (their setting event_log), or addresses such as s3://bucket/router-1 to which they are
 # copied. Routers share event_log_keys, so that their stages join.
@@ -125,6 +132,9 @@ report = {_text(report)}
 # ahead_hours = 24
 # memory = "2g"
 # master = "local[*]"
+# Prometheus reads there whether everything is accounted for: http://HOST:PORT/metrics. 0: no port.
+# prometheus_port = 0
+# prometheus_host = "127.0.0.1"
 
 [every]  # seconds
 # ingest = 5

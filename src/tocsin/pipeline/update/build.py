@@ -29,9 +29,9 @@ from tocsin.pipeline.lake.tables import (
 )
 from tocsin.pipeline.schemas.hourly import ACCOUNT
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, FOR_MANY_GROUPS, query_settings
-from tocsin.pipeline.update.hourly_tables import SMALLEST_GROUP, HourlyTables, first_line
+from tocsin.pipeline.update.hourly_tables import HourlyTables, first_line
 from tocsin.pipeline.update.notification_merge import merge_new_events, new_events
-from tocsin.pipeline.update.retention import LATE, RETENTION, expire
+from tocsin.pipeline.update.retention import LATE, expire
 
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 EVENTS_IN_PARTITION: Final = 5_000_000
@@ -66,10 +66,13 @@ def build(
     spark: SparkSession,
     lake: Lake,
     *,
-    smallest_group: int = SMALLEST_GROUP,
+    smallest_group: int | None = None,
     step: Callable[[str], None] = lambda _: None,
 ) -> Built:
-    """Merges new events, then updates every table. A table that cannot be built does not stop the others."""
+    """Merges new events, then updates every table. A table that cannot be built does not stop the others.
+
+    `smallest_group`: None for that of the tables.
+    """
     written: dict[str, int] = {}
     files: dict[str, FileValues] = {}
     late = 0
@@ -92,7 +95,7 @@ def build(
 def build_tables(
     spark: SparkSession,
     lake: Lake,
-    smallest_group: int,
+    smallest_group: int | None,
     step: Callable[[str], None],
     written: dict[str, int],
     *,
@@ -112,12 +115,15 @@ def build_tables(
 def build_and_expire(
     spark: SparkSession,
     lake: Lake,
-    smallest_group: int,
+    smallest_group: int | None,
     step: Callable[[str], None] = lambda _: None,
     *,
-    retention: Mapping[str, int] = RETENTION,
+    retention: Mapping[str, int] | None = None,
 ) -> Built:
-    """Builds, removes expired rows, compacts files, and records success or failure in the status file."""
+    """Builds, removes expired rows, compacts files, and records success or failure in the status file.
+
+    `retention`: see `expire`.
+    """
     try:
         built = build(spark, lake, smallest_group=smallest_group, step=step)
     except Exception as error:
@@ -131,7 +137,9 @@ def build_and_expire(
     return built
 
 
-def keep_tidy(spark: SparkSession, lake: Lake, now: float, retention: Mapping[str, int] = RETENTION) -> None:
+def keep_tidy(
+    spark: SparkSession, lake: Lake, now: float, retention: Mapping[str, int] | None = None
+) -> None:
     """Removes expired rows and joins small files. Events may arrive meanwhile, and builds of others may run."""
     expire(lake, datetime.fromtimestamp(now, UTC).date(), retention=retention)
     for table in (*TABLES, SEGMENTS_TABLE):
@@ -141,7 +149,7 @@ def keep_tidy(spark: SparkSession, lake: Lake, now: float, retention: Mapping[st
 
 
 def build_or_say_why(
-    spark: SparkSession, lake: Lake, smallest_group: int, *, retention: Mapping[str, int] = RETENTION
+    spark: SparkSession, lake: Lake, smallest_group: int | None, *, retention: Mapping[str, int] | None = None
 ) -> str:
     """For jobs that must go on: returns the reason if tables could not be built, which the status file has too."""
     try:

@@ -98,6 +98,11 @@ class _Outdated:
     """The state that the new rows replace."""
 
 
+def smallest_group_of(lake: Lake) -> int:
+    """The threshold with which the tables were counted last, or the usual one."""
+    return lake.table(FUNNEL_TABLE).snapshot().sources.get(THRESHOLD, SMALLEST_GROUP)
+
+
 class HourlyTables:
     """One build. Rows that several tables share are counted once."""
 
@@ -105,15 +110,18 @@ class HourlyTables:
         self,
         spark: SparkSession,
         lake: Lake,
-        smallest_group: int,
+        smallest_group: int | None,
         *,
         from_day: date | None = None,
         known: Mapping[str, FileValues] | None = None,
     ) -> None:
-        """`from_day`: also rebuilds all partitions from that day on. `known`: files of events that were looked into."""
+        """`smallest_group`: None for that of the tables. `from_day`: also rebuilds all partitions from that day on.
+
+        `known`: files of events that were looked into.
+        """
         self._spark = spark
         self._lake = lake
-        self._smallest = smallest_group
+        self._smallest = smallest_group or smallest_group_of(lake)
         self._from = from_day
         self._known_files = dict(known or {})
         self._kept = ExitStack()

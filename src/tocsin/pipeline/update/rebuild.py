@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, timedelta
+from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.pipeline.checks.event_checks import period_day
@@ -19,13 +20,15 @@ from tocsin.pipeline.update.build import Built, build_tables
 from tocsin.pipeline.update.notification_merge import LEAD, merge_new_events
 from tocsin.pipeline.update.retention import EPOCH, FORGOTTEN, is_late, rows_since
 
+PSEUDONYMOUS: Final = (NOTIFICATIONS_TABLE, EVENTS_TABLE)
+
 
 def rebuild(
     spark: SparkSession,
     lake: Lake,
     first: date,
     *,
-    smallest_group: int,
+    smallest_group: int | None,
     step: Callable[[str], None] = lambda _: None,
 ) -> Built:
     """Makes notifications and counts from that day on again. Days whose rows have expired keep their counts.
@@ -74,6 +77,14 @@ def _first_day(lake: Lake, since: date) -> date:
     return max(since - timedelta(days=max(lead, 1)), rows_since(lake))
 
 
+def count_period(spark: SparkSession, lake: Lake, day: date) -> dict[str, int]:
+    """Returns the number of rows that `forget` would find now, by table. Changes nothing."""
+    number = (day - EPOCH).days
+    return {
+        table.name: lake.table(table).read(spark).where(_of_period(number)).count() for table in PSEUDONYMOUS
+    }
+
+
 def forget(spark: SparkSession, lake: Lake, day: date) -> dict[str, int]:
     """Removes all rows with the pseudonyms of that day's period, and returns their number by table.
 
@@ -86,9 +97,15 @@ def forget(spark: SparkSession, lake: Lake, day: date) -> dict[str, int]:
     frozen = {FORGOTTEN + str(each): 1 for each in (number - 1, number)}
     # Counts are protected by the commit that removes the rows they are made from.
     return {
-        table.name: _without_period(spark, lake.table(table), table, number, sources)
-        for table, sources in ((NOTIFICATIONS_TABLE, frozen), (EVENTS_TABLE, {}))
+        table.name: _without_period(
+            spark, lake.table(table), table, number, frozen if table is NOTIFICATIONS_TABLE else {}
+        )
+        for table in PSEUDONYMOUS
     }
+
+
+def _of_period(number: int) -> Column:
+    return F.col("period").startswith(f"{number}-")
 
 
 def _without_period(
@@ -96,7 +113,7 @@ def _without_period(
 ) -> int:
     snapshot = table.snapshot()
     rows = table.read(spark, snapshot.files.values())
-    wanted = F.col("period").startswith(f"{number}-")
+    wanted = _of_period(number)
     found = rows.where(wanted).groupBy(*spec.partitioned_by).count().collect()
     partitions: list[Partition] = [tuple(str(row[name]) for name in spec.partitioned_by) for row in found]
     kept = table.read(spark, snapshot.of_partitions(partitions)) if partitions else rows.limit(0)

@@ -4,6 +4,9 @@ Theory of operation. Counts are kept longer than the rows they were counted from
 counted again, so its counts stay as they are. The commits of `notifications` record, like a source, the first day whose
 rows are complete (`rows_since`): earlier days are never rebuilt, and events that still arrive for them are late. Late
 events reach no table of counts; the number of them is recorded in the same way.
+
+How long each table keeps its rows is recorded there, too: a service with settings records it, and a job without them
+keeps to that. Otherwise a build by hand would remove what the operator wants to keep.
 """
 
 from __future__ import annotations
@@ -27,9 +30,13 @@ ROWS_SINCE: Final = "rows_since"
 LATE: Final = "late_events"
 FORGOTTEN: Final = "forgotten_"
 """With the number of a day: rows of its period were removed (`rebuild.forget`), so it cannot be counted again."""
+KEPT: Final = "kept_days_"
+"""With the name of a table: for how many days it keeps its rows."""
 ROW_TABLES: Final = (EVENTS_TABLE, NOTIFICATIONS_TABLE)
-RETENTION: Final[Mapping[str, int]] = {table.name: table.retention_days for table in TABLES}
-"""Days for which each table keeps its rows, unless the configuration says otherwise."""
+RETENTION: Final[Mapping[str, int]] = {
+    table.name: table.retention_days for table in TABLES if table.retention_days is not None
+}
+"""Days for which each table keeps its rows, unless settings said otherwise (`kept_days`)."""
 
 
 def rows_since(lake: Lake) -> date:
@@ -70,8 +77,21 @@ def rebuildable(lake: Lake, partitions: Iterable[Partition]) -> frozenset[Partit
     return frozenset(each for each in found if each[0] not in forgotten)
 
 
-def expire(lake: Lake, today: date, *, retention: Mapping[str, int] = RETENTION) -> dict[str, int]:
-    """Removes rows past their table's retention, and unused files. Returns the rows removed by table."""
+def kept_days(lake: Lake) -> dict[str, int]:
+    """For how many days each table keeps its rows: as the last job with settings said, or as usual."""
+    sources = lake.table(NOTIFICATIONS_TABLE).snapshot().sources
+    return {name: sources.get(KEPT + name, usual) for name, usual in RETENTION.items()}
+
+
+def expire(lake: Lake, today: date, *, retention: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Removes rows past their table's retention, and unused files. Returns the rows removed by table.
+
+    A retention that is given is recorded for jobs that have none.
+    """
+    if retention is None:
+        retention = kept_days(lake)
+    else:
+        _record_kept_days(lake, retention)
     _record_rows_since(lake, today - timedelta(days=min(retention[each.name] for each in ROW_TABLES)))
     gone = {}
     for table in TABLES:
@@ -81,15 +101,26 @@ def expire(lake: Lake, today: date, *, retention: Mapping[str, int] = RETENTION)
     return {name: rows for name, rows in gone.items() if rows}
 
 
+def _record_kept_days(lake: Lake, retention: Mapping[str, int]) -> None:
+    known = kept_days(lake)
+    changed = {KEPT + name: days for name, days in retention.items() if days != known[name]}
+    if (
+        changed and lake.table(NOTIFICATIONS_TABLE).snapshot().number
+    ):  # otherwise there is nothing to remove yet
+        _record(lake, changed)
+
+
+def _record(lake: Lake, sources: Mapping[str, int]) -> None:
+    table = lake.table(NOTIFICATIONS_TABLE)
+    table.publish(to_arrow_schema(table.table.schema).empty_table(), sources=sources)
+
+
 def _record_rows_since(lake: Lake, day: date) -> None:
     """Before any row is removed: a job that is killed in between leaves days protected that need not be."""
-    table = lake.table(NOTIFICATIONS_TABLE)
-    snapshot = table.snapshot()
-    oldest = min((each[0] for each in (snapshot.partitions | _event_partitions(lake))), default=None)
+    partitions = lake.table(NOTIFICATIONS_TABLE).snapshot().partitions | _event_partitions(lake)
+    oldest = min((each[0] for each in partitions), default=None)
     if day > rows_since(lake) and oldest is not None and oldest < day.isoformat():
-        nothing = to_arrow_schema(table.table.schema).empty_table()
-        number = (day - EPOCH).days
-        table.publish(nothing, sources={ROWS_SINCE: number})
+        _record(lake, {ROWS_SINCE: (day - EPOCH).days})
 
 
 def _event_partitions(lake: Lake) -> frozenset[Partition]:

@@ -39,6 +39,13 @@ def test_settings_find_the_routers_of_this_machine(
     assert "exists: edit it" in capsys.readouterr().err
 
 
+def test_a_group_of_no_devices_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in ("0", "few"):
+        with pytest.raises(SystemExit):
+            run(["pipeline", "build", "--smallest-group", number])
+        assert "expected a whole number of devices, 1 or more" in capsys.readouterr().err
+
+
 def test_a_router_without_an_event_log_is_told_how_to_get_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -182,7 +182,6 @@ async def test_control_pushes_get_a_share_and_one_attempt() -> None:
     writer, owner = RowWriter(KEY), token("z")
     request = code_request(owner, bytes(24), 4_000_000_000)
     line = writer.control("life", 50, RowKind.VERIFICATION, PushProvider.APNS_PROD, request, bytes(24))
-    provider.answers.extend([DOWN] * 0)
     rows = [handed(f"t{number}", number) for number in range(9)]
     batch = await pushed(b"", [*rows, read_row(line)], provider)
     assert provider.sent[3] == request

@@ -219,9 +219,9 @@ def test_planted_losses_are_told_apart_and_fail_the_check(
     given = ["--lake", str(lake.folder), "--out", str(tmp_path / "out"), "--json"]
     assert report_command.run(parser.parse_args([*given, "--check"])) == 1
     assert json.loads(capsys.readouterr().out)["verdict"] == headline(losses)
-    metrics = (lake.folder / "_status" / METRICS).read_text()
+    metrics = (lake.folder / "_status" / METRICS).read_text().splitlines()
     for kind, number in planted.items():
-        assert f'tocsin_pipeline_unaccounted{{kind="{kind}"}} {number}' in metrics
+        assert f'tocsin_pipeline_unaccounted{{kind="{kind}"}} {number}.0' in metrics
     assert "tocsin_pipeline_check_failed 1" in metrics
     assert read_statuses(lake.folder)["check"].state == "failed"
     allowed = [word for kind, number in planted.items() for word in ("--allow", f"{kind}={number}")]

@@ -20,6 +20,7 @@ from tocsin.pipeline.jobs.tables import run_tables
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import read_statuses
 from tocsin.pipeline.lake.tables import SERVERS_TABLE
+from tocsin.pipeline.schemas import meanings
 from tocsin.pipeline.service.settings import PipelineSettings
 from tocsin.pipeline.update.retention import RETENTION
 
@@ -61,7 +62,7 @@ def test_one_run_reads_builds_reports_and_checks(
     assert run_service(job, settings, LONG, once=True) == 1
     assert read_statuses(tmp_path / "lake")["check"].figures["unknown_queue"] == 1
     capsys.readouterr()
-    run_tables(Lake(tmp_path / "lake"), "funnel_hourly", LONG, as_json=True)
+    run_tables(Lake(tmp_path / "lake"), "funnel_hourly", as_json=True)
     [entry] = json.loads(capsys.readouterr().out)
     assert (entry["rows"], entry["days"], entry["first_day"], entry["days_kept"]) == (
         2,
@@ -70,7 +71,17 @@ def test_one_run_reads_builds_reports_and_checks(
         10_000,
     )
     with pytest.raises(ConfigError, match="there is no table funnel"):
-        run_tables(Lake(tmp_path / "lake"), "funnel", LONG, as_json=True)
+        run_tables(Lake(tmp_path / "lake"), "funnel", as_json=True)
+    run_tables(Lake(tmp_path / "lake"), None, as_json=True)
+    catalog = {each["table"]: each for each in json.loads(capsys.readouterr().out)}
+    assert catalog.keys() == meanings.TABLES.keys()
+    assert (catalog["segments"]["rows"], catalog["segments"]["days_kept"]) == (2, None)
+    run_tables(Lake(tmp_path / "lake"), None, as_json=False)
+    said = capsys.readouterr().out
+    assert "…" not in said  # with 80 columns, as without a terminal
+    for table, each in catalog.items():
+        assert table in said
+        assert str(each["first_day"] or "–") in said
 
 
 def test_a_part_that_fails_is_said_and_the_others_go_on(

@@ -34,6 +34,7 @@ def test_every_value_in_a_comment_is_a_default(tmp_path: Path) -> None:
         PipelineSettings(()).reconcile,
     )
     assert settings.allow == {"never_received": 0}
+    assert (settings.prometheus_port, settings.prometheus_host) == (0, PipelineSettings(()).prometheus_host)
 
 
 def test_retention_is_chosen_by_table(tmp_path: Path) -> None:

@@ -158,6 +158,10 @@ def test_another_threshold_rebuilds_the_tables(spark: SparkSession, lake: Lake, 
     assert lake.table(FUNNEL_TABLE).read(spark).collect() == []  # one device alone is withheld
     build(spark, lake, smallest_group=1)
     assert [row.smp_host for row in lake.table(FUNNEL_TABLE).read(spark).collect()] == ["smp.example"]
+    write_segment(tmp_path / "ntf", 2, delivered(2))
+    ingest(spark, lake, tmp_path / "ntf")
+    build(spark, lake)  # by somebody who names no threshold
+    assert [row.received for row in lake.table(FUNNEL_TABLE).read(spark).collect()] == [2]
 
 
 @pytest.mark.parametrize("overtaken_at", [1, 2, 5])

@@ -15,9 +15,9 @@ from tests.doubles.lake_rows import tables
 from tests.unit.pipeline.update.lake_updates import delivered, publish_events
 from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.lake.lake import Lake
-from tocsin.pipeline.lake.tables import FUNNEL_TABLE, TABLES
+from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE, NOTIFICATIONS_TABLE, TABLES
 from tocsin.pipeline.update.build import build, keep_tidy
-from tocsin.pipeline.update.retention import RETENTION, expire, late_events, rows_since
+from tocsin.pipeline.update.retention import RETENTION, expire, kept_days, late_events, rows_since
 
 DAY = date(2026, 11, 15)
 A_DAY = 86_400 * SECOND
@@ -65,6 +65,22 @@ def test_retention_is_chosen_per_table(spark: SparkSession, lake: Lake) -> None:
         "funnel_hourly",
     }
     assert rows_since(lake) == DAY + timedelta(days=3)
+
+
+def test_a_build_by_hand_keeps_rows_as_long_as_the_service_does(spark: SparkSession, lake: Lake) -> None:
+    publish_events(spark, lake, delivered(1), "first")
+    build(spark, lake, smallest_group=1)
+    after = datetime(2027, 1, 20, tzinfo=UTC).timestamp()
+    keep_tidy(spark, lake, after, {**RETENTION, "events": 90, "notifications": 90})
+    number = lake.table(NOTIFICATIONS_TABLE).snapshot().number
+    keep_tidy(spark, lake, after)
+    assert lake.table(EVENTS_TABLE).snapshot().rows == 5
+    assert kept_days(lake) == {**RETENTION, "events": 90, "notifications": 90}
+    keep_tidy(spark, lake, after, kept_days(lake))
+    assert lake.table(NOTIFICATIONS_TABLE).snapshot().number == number
+    keep_tidy(spark, lake, after, RETENTION)
+    assert kept_days(lake) == RETENTION
+    assert lake.table(EVENTS_TABLE).snapshot().rows == 0
 
 
 @pytest.mark.parametrize("smallest", [1, 5])

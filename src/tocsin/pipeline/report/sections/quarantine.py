@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tocsin.pipeline.lake.tables import QUARANTINE_TABLE
 from tocsin.pipeline.report.figures import Figures
 from tocsin.pipeline.report.markup import Markup, section, table, tag
 from tocsin.pipeline.report.wording import count, plural
@@ -10,8 +9,8 @@ from tocsin.pipeline.report.wording import count, plural
 
 def quarantine_section(figures: Figures) -> Markup:
     meaning = (
-        "Lines of the routers' event logs that are not valid events, in the last "
-        f"{QUARANTINE_TABLE.retention_days} days. They are missing from all figures above."
+        "Lines of the routers' event logs that are not valid events, of all days that the table `quarantine` has. They "
+        "are missing from all figures above."
     )
     late = _late(figures.late_events)
     if not figures.quarantined:

@@ -30,7 +30,7 @@ from bench.direct_smp import NOTIFIER_KEY, SERVICE_ID, notifier_ids
 from bench.idle_connections import resident_bytes
 from bench.results import Result, show
 from bench.wire import make_credentials
-from tocsin.clients.client_metrics import ClientCounters
+from tests.doubles.client_counters import ClientCounters
 from tests.doubles.registered_tokens import add_token
 from tocsin.crypto.credentials import Credentials
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router

@@ -7,6 +7,7 @@ import asyncio
 from pathlib import Path
 
 from tocsin.cli.terminal.exit_codes import ExitCode
+from tocsin.cli.terminal.option_types import port
 
 NAME = "fake-apns"
 SUMMARY = "run a fake push provider of Apple that misbehaves on command"
@@ -34,17 +35,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_save(parser)
 
 
-def add_place(parser: argparse.ArgumentParser, port: int, folder: str, folder_help: str) -> None:
+def add_place(parser: argparse.ArgumentParser, usual_port: int, folder: str, folder_help: str) -> None:
     """Add the options of every fake service that say where it is."""
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="HOST", help="address to listen on (default: 127.0.0.1)"
     )
     parser.add_argument(
         "--port",
-        type=int,
-        default=port,
+        type=port,
+        default=usual_port,
         metavar="PORT",
-        help=f"port to listen on; 0 chooses a free one (default: {port})",
+        help=f"port to listen on; 0 chooses a free one (default: {usual_port})",
     )
     parser.add_argument(
         "--folder", type=Path, default=Path(folder), help=f"{folder_help} (default: {folder})"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.cli.pipeline.job_options import require_spark
-from tocsin.cli.terminal.option_types import count
+from tocsin.cli.terminal.option_types import count, port
 from tocsin.errors import ConfigError
 
 NAME = "node"
@@ -32,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--port",
-        type=count,
+        type=port,
         help=f"port to listen on (default: {PORT} for the master, any free one for a worker)",
     )
     parser.add_argument(
-        "--web-port", type=int, default=0, metavar="PORT", help="port of its page (default: any free one)"
+        "--web-port", type=port, default=0, metavar="PORT", help="port of its page (default: any free one)"
     )
     parser.add_argument(
         "--cores", type=count, metavar="N", help="for a worker: cores that jobs may use (default: all)"
@@ -74,10 +74,10 @@ def _arguments(options: argparse.Namespace) -> list[str]:
         raise ConfigError(f"a master has no {wrong[0]}: leave it out, or run a worker")
     if worker and not (options.of or "").startswith("spark://"):
         raise ConfigError("a worker needs its master: --of spark://HOST:PORT")
-    port = options.port if options.port is not None or worker else PORT
+    listens = options.port if options.port is not None or worker else PORT
     given = {
         "--host": options.host,
-        "--port": port,
+        "--port": listens,
         "--webui-port": options.web_port,
         "--cores": options.cores,
         "--memory": options.memory,

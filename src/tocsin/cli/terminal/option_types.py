@@ -26,6 +26,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    """A port to listen on; 0 stands for any free one."""
+    value = count(text)
+    if value > 65_535:
+        raise ArgumentTypeError(f"{text!r}: expected a port, at most 65535")
+    return value
+
+
 def lake_folder(place: str | None) -> Path | None:
     """The folder of a lake, for commands that read its tables without Spark. Raises ConfigError for an address."""
     if place is not None and "://" in place:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tocsin.cli.terminal.option_types import count, lake_folder, seconds
+from tocsin.cli.terminal.option_types import count, lake_folder, port, seconds
 from tocsin.errors import ConfigError
 
 
@@ -23,6 +23,13 @@ def test_counts_are_whole_and_not_negative() -> None:
     for text in ("-1", "1.5", "many", ""):
         with pytest.raises(ArgumentTypeError, match="expected a whole number, 0 or more"):
             count(text)
+
+
+def test_ports_are_at_most_65535() -> None:
+    assert [port("0"), port("65535")] == [0, 65_535]
+    for text in ("65536", "-1"):
+        with pytest.raises(ArgumentTypeError, match="expected a "):
+            port(text)
 
 
 def test_a_lake_at_an_address_is_refused_where_only_folders_can_be_read() -> None:

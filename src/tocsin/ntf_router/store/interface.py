@@ -62,7 +62,7 @@ class Registered(Enum):
 
 
 class QueueFacts(NamedTuple):
-    """What SNEW must know of the store."""
+    """The facts of the store that SNEW needs."""
 
     token: TokenRecord | None
     existing: SubscriptionRecord | None

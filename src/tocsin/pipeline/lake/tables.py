@@ -62,7 +62,7 @@ DRIFT_TABLE: Final = TableSpec("drift", DRIFT, BY_DAY, COUNT_DAYS)
 FANOUT_TABLE: Final = TableSpec("fanout", FANOUT, BY_DAY, ROW_DAYS)
 
 SEGMENTS_TABLE: Final = TableSpec("segments", SEGMENTS, BY_DAY, ROW_DAYS)
-"""What `ingest` has read. It has no retention of its own: rows go once their segment is gone."""
+"""The segments that `ingest` has read. The table has no retention of its own: rows go once their segment is gone."""
 
 TABLES: Final = (
     EVENTS_TABLE,

@@ -27,6 +27,7 @@ import nacl.bindings as sodium
 
 from bench.results import Result, show
 from bench.wire import make_credentials
+from tests.doubles.client_counters import ClientCounters
 from tocsin.agent import Agent, AgentSettings, TokenVerified, Woken
 from tocsin.agent.store.records import (
     AgentConnection,
@@ -38,7 +39,6 @@ from tocsin.agent.store.records import (
 )
 from tocsin.agent.store.sqlite.store import AgentSqliteStore, opened_agent_store
 from tocsin.clients import NtfClient, SmpClient
-from tocsin.clients.client_metrics import ClientCounters
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.hsalsa20 import hsalsa20
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme

@@ -29,6 +29,7 @@ from rich.progress import track
 
 from bench.results import Result, show
 from bench.wire import make_credentials
+from tests.doubles.registered_tokens import add_token
 from tocsin.crypto.keys import (
     AuthPrivateKey,
     Ed448PrivateKey,
@@ -208,7 +209,7 @@ async def _own_token(store: NtfMemoryStore, key: AuthPrivateKey) -> list[Refusal
     device = DeviceToken(PushProvider.APNS_TEST, os.urandom(32).hex().encode())
     secrets = (os.urandom(32), os.urandom(32), os.urandom(32))
     active = TokenStatus(TokenState.ACTIVE)
-    await store.add_token(TokenRecord(token_id, device, active, key.public.der, *secrets))
+    await add_token(store, TokenRecord(token_id, device, active, key.public.der, *secrets))
     queue = NotifierQueue(RouterLocation(("smp.example.com",), "", bytes(32)), os.urandom(24))
     notifier_key = Ed25519PrivateKey.der_prefix + os.urandom(32)
     await store.add_subscription(

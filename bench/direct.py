@@ -30,7 +30,8 @@ from bench.direct_smp import NOTIFIER_KEY, SERVICE_ID, notifier_ids
 from bench.idle_connections import resident_bytes
 from bench.results import Result, show
 from bench.wire import make_credentials
-from tocsin.clients.client_metrics import ClientCounters
+from tests.doubles.client_counters import ClientCounters
+from tests.doubles.registered_tokens import add_token
 from tocsin.crypto.credentials import Credentials
 from tocsin.ntf_router.running_router import RunningNtfRouter, running_ntf_router
 from tocsin.ntf_router.settings.settings import NtfDirectSettings, NtfSettings, SubscriberSettings
@@ -97,7 +98,7 @@ async def fill(store: NtfMemoryStore, router: RouterLocation, queues: int, way: 
     for token_id in tokens:
         device_token = DeviceToken(PushProvider.APNS_TEST, os.urandom(32).hex().encode())
         secrets = (os.urandom(32), os.urandom(32), os.urandom(32))
-        await store.add_token(TokenRecord(token_id, device_token, _ACTIVE, verify_key, *secrets))
+        await add_token(store, TokenRecord(token_id, device_token, _ACTIVE, verify_key, *secrets))
     gc.collect()
     before = resident_bytes()
     for number, notifier_id in enumerate(ids):

@@ -28,6 +28,7 @@ from bench.idle_connections import resident_bytes
 from bench.ntf_floor import seconds_per_notification
 from bench.results import Result, percentile, show
 from bench.wire import make_credentials
+from tests.doubles.registered_tokens import add_token
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.durable.postgres.embedded_database import embedded_database
@@ -143,7 +144,7 @@ async def fill(store: NtfStore, router: RouterLocation, tokens: int, per_token: 
         token_id = os.urandom(24)
         device_token = DeviceToken(PushProvider.APNS_TEST, os.urandom(32).hex().encode())
         secrets = (os.urandom(32), os.urandom(32), os.urandom(32))
-        await store.add_token(TokenRecord(token_id, device_token, _ACTIVE, verify_key, *secrets))
+        await add_token(store, TokenRecord(token_id, device_token, _ACTIVE, verify_key, *secrets))
         for _ in range(per_token):
             await store.add_subscription(
                 SubscriptionRecord(

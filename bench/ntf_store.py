@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.results import Result, show
+from tests.doubles.registered_tokens import add_token
 from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.ntf_router.store.interface import NtfStore, WantedPage
 from tocsin.ntf_router.store.logs.store_files import open_ntf_store
@@ -55,7 +56,7 @@ def new_subscription(owner: TokenRecord) -> SubscriptionRecord:
 
 async def fill(store: NtfStore, tokens: int, per_token: int) -> list[SubscriptionRecord]:
     owners = [new_token() for _ in range(tokens)]
-    await asyncio.gather(*(store.add_token(owner) for owner in owners))
+    await asyncio.gather(*(add_token(store, owner) for owner in owners))
     subscriptions = [new_subscription(owner) for owner in owners for _ in range(per_token)]
     for begin in range(0, len(subscriptions), 10_000):
         some = subscriptions[begin : begin + 10_000]

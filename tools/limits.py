@@ -344,6 +344,7 @@ NTF_LIMITS: Final = (
         *(_NTF, "delivery.other_pushes", "Verification and periodic pushes that wait", Scope.PROVIDER),
         *("the oldest is shed", "ControlPushes._waiting", "ControlPushes._resting", "ControlPushes._sent"),
         setting="other_pushes",
+        metrics=("simplex_ntf_pushes_shed",),
     ),
     _set(
         *(_NTF, "max_tokens", "Device tokens and pushes that are to be tried again", Scope.PROVIDER),

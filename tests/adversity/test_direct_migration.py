@@ -18,6 +18,7 @@ import pytest
 
 from bench.direct_smp import NOTIFIER_KEY
 from tests.doubles.ntf_harness import NtfHarness, ntf_router
+from tests.doubles.registered_tokens import add_token
 from tests.doubles.routers import HOST
 from tests.doubles.smp_direct import direct_settings
 from tests.doubles.smp_harness import OK, SmpHarness, send_command, smp_router
@@ -88,7 +89,7 @@ async def filled_ntf(router: RouterLocation, notifiers: Sequence[bytes]) -> NtfM
     for number in range(TOKENS):
         device = DeviceToken(PushProvider.APNS_TEST, b"%08x" % number)
         tokens.append(token(number, device))
-        assert await store.add_token(tokens[-1])
+        assert await add_token(store, tokens[-1])
     for number, notifier_id in enumerate(notifiers):
         record = SubscriptionRecord(
             SOURCE.randbytes(24),

@@ -51,6 +51,16 @@ def test_a_test_of_a_topic_says_what_it_shows(test: Path) -> None:
     assert ast.get_docstring(ast.parse(test.read_text("utf-8")))
 
 
+@pytest.mark.parametrize(
+    "folder",
+    sorted({path.parent for path in TESTS.rglob("*.py")}),
+    ids=lambda path: str(path.relative_to(TESTS)),
+)
+def test_a_folder_of_tests_is_a_package(folder: Path) -> None:
+    """Otherwise two test modules could not share a name."""
+    assert (folder / "__init__.py").exists()
+
+
 def hopeful_sleeps(source: str) -> list[int]:
     """Lines that sleep for a time, outside a loop that waits for a condition, without a comment that says why."""
     tree, lines = ast.parse(source), source.split("\n")

@@ -157,10 +157,5 @@ class Agent:
             self._tasks.quieter.clear()
             await self._tasks.quieter.wait()
 
-    @property
-    def open_connections(self) -> int:
-        """Number of connections to routers."""
-        return self._clients.open_connections
-
     async def _on_event(self, router: RouterLocation, client: SmpClient, event: Event) -> None:
         await self._listener.on_event(router, client, event)

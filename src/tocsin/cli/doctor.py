@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tocsin.cli.terminal.exit_codes import ExitCode
-from tocsin.cli.terminal.option_types import count, seconds
+from tocsin.cli.terminal.option_types import count, lake_folder, seconds
 
 if TYPE_CHECKING:
     from tocsin.doctor.findings import Finding
@@ -32,10 +32,11 @@ _STYLES: Final = {"ok": "green", "warn": "yellow", "bad": "bold red", "skipped":
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--folder",
+        "--up",
         type=Path,
         action="append",
         default=[],
-        help="the folder of a router, with its settings and certificates; may be repeated",
+        help="the folder of a router, or of `tocsin up`; may be repeated (default: the usual folders)",
     )
     parser.add_argument(
         "--smp-config", type=Path, metavar="FILE", help="the settings file of an SMP router, or its folder"
@@ -43,22 +44,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ntf-config", type=Path, metavar="FILE", help="the settings file of an NTF router, or its folder"
     )
-    parser.add_argument("--up", type=Path, metavar="DIR", help="the folder of `tocsin up`")
-    parser.add_argument("--lake", metavar="PLACE", help="folder of the pipeline's tables")
+    parser.add_argument(
+        "--lake",
+        metavar="PLACE",
+        help="the folder of the pipeline's tables (default: tocsin-lake, if it is there)",
+    )
     parser.add_argument(
         "--online",
         action="store_true",
         help="also test push providers with a push to a device that does not exist",
     )
     parser.add_argument(
-        "--routers", type=count, default=10, metavar="N", help="number of SMP routers to try (default 10)"
+        "--routers", type=count, default=10, metavar="N", help="number of SMP routers to try (default: 10)"
     )
     parser.add_argument(
         "--timeout",
         type=seconds,
         default=10.0,
         metavar="SECONDS",
-        help="time limit of each connection (default 10)",
+        help="time limit of each connection (default: 10)",
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
@@ -70,8 +74,7 @@ def run(options: argparse.Namespace) -> int:
     from tocsin.doctor.installations import NamedPlaces, find_installation
 
     logging.getLogger("tocsin").addHandler(logging.NullHandler())  # the findings report every problem
-    lake = None if options.lake is None else Path(options.lake)
-    named = NamedPlaces(options.folder, options.smp_config, options.ntf_config, options.up, lake)
+    named = NamedPlaces(options.folder, options.smp_config, options.ntf_config, lake_folder(options.lake))
     doctor = DoctorSettings(timeout=options.timeout, most_routers=options.routers, online=options.online)
     findings = asyncio.run(examine(find_installation(named), doctor, os.environ))
     if options.json:

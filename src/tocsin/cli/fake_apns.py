@@ -7,9 +7,10 @@ import asyncio
 from pathlib import Path
 
 from tocsin.cli.terminal.exit_codes import ExitCode
+from tocsin.cli.terminal.option_types import port
 
 NAME = "fake-apns"
-SUMMARY = "run a push provider for tests that misbehaves on command"
+SUMMARY = "run a fake push provider of Apple that misbehaves on command"
 DESCRIPTION = (
     "Speaks HTTP/2 over TLS like Apple's push service: checks, accepts and prints every request. It writes its "
     "certificate to the folder; routers must be set to trust that file. Lines on standard input make it misbehave: "
@@ -23,7 +24,7 @@ TOPIC = "chat.simplex.app"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_place(parser, 6010, NAME, "folder of its certificate and key, which are created if missing")
     parser.add_argument(
-        "--topic", default=TOPIC, help=f"the app to accept pushes for, or 'any' (default {TOPIC})"
+        "--topic", default=TOPIC, help=f"the app to accept pushes for, or 'any' (default: {TOPIC})"
     )
     parser.add_argument(
         "--public-key",
@@ -34,19 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_save(parser)
 
 
-def add_place(parser: argparse.ArgumentParser, port: int, folder: str, folder_help: str) -> None:
+def add_place(parser: argparse.ArgumentParser, usual_port: int, folder: str, folder_help: str) -> None:
     """Add the options of every fake service that say where it is."""
     parser.add_argument(
-        "--host", default="127.0.0.1", metavar="HOST", help="address to listen on (default 127.0.0.1)"
+        "--host", default="127.0.0.1", metavar="HOST", help="address to listen on (default: 127.0.0.1)"
     )
     parser.add_argument(
         "--port",
-        type=int,
-        default=port,
+        type=port,
+        default=usual_port,
         metavar="PORT",
-        help=f"port to listen on; 0 chooses a free one (default {port})",
+        help=f"port to listen on; 0 chooses a free one (default: {usual_port})",
     )
-    parser.add_argument("--folder", type=Path, default=Path(folder), help=f"{folder_help} (default {folder})")
+    parser.add_argument(
+        "--folder", type=Path, default=Path(folder), help=f"{folder_help} (default: {folder})"
+    )
 
 
 def add_save(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from tocsin.cli.fake_apns import add_place, add_save
 from tocsin.cli.terminal.exit_codes import ExitCode
 
 NAME = "fake-fcm"
-SUMMARY = "run Firebase Cloud Messaging for tests, which misbehaves on command"
+SUMMARY = "run a fake Firebase Cloud Messaging that misbehaves on command"
 DESCRIPTION = (
     "Speaks HTTP/2 over TLS like both Google endpoints, for access tokens and for messages: checks, accepts and prints "
     "every message. It writes its certificate and the key file of a service account to the folder, for fcm_ca_file and "

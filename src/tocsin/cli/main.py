@@ -24,6 +24,7 @@ from tocsin.cli import (
     up,
 )
 from tocsin.cli.terminal.exit_codes import ExitCode
+from tocsin.cli.terminal.next_steps import with_next_step
 from tocsin.errors import TocsinError
 
 COMMANDS = (up, doctor, self_check, ping, smp, ntf, migrate, agent, pipeline, fake_apns, fake_fcm, completion)
@@ -64,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code: int = options.run(options)
     except TocsinError as error:
-        print(f"tocsin: {error}", file=sys.stderr)
+        print(f"tocsin: {with_next_step(error)}", file=sys.stderr)
         return ExitCode.WRONG
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED

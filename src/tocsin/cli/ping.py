@@ -29,7 +29,7 @@ EXAMPLE = "tocsin ping smp://<fingerprint>@smp.example.com"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("address", help="the router's address: smp://… or ntf://…")
     parser.add_argument(
-        "--count", type=int, default=3, metavar="N", help="number of PINGs to send (default 3)"
+        "--count", type=int, default=3, metavar="N", help="number of PINGs to send (default: 3)"
     )
     parser.add_argument(
         "--web-push-key",
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=INTERACTIVE_CONNECT_SECONDS,
         metavar="SECONDS",
-        help="time limit of each step (default 15)",
+        help="time limit of each step (default: 15)",
     )
 
 

@@ -31,20 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--folder",
         type=Path,
         default=DEFAULT_FOLDER,
-        help="folder for all data (default %(default)s)",
+        help="folder for all data (default: %(default)s)",
     )
     parser.add_argument(
         "--once", action="store_true", help="send a fixed number of messages, check the accounting, then stop"
     )
     parser.add_argument(
-        "--phones", type=count, default=3, metavar="N", help="number of simulated phones (default 3)"
+        "--phones", type=count, default=3, metavar="N", help="number of simulated phones (default: 3)"
     )
     parser.add_argument(
         "--messages",
         type=count,
         default=20,
         metavar="N",
-        help="messages that each phone sends with --once (default 20)",
+        help="messages that each phone sends with --once (default: 20)",
     )
     parser.add_argument(
         "--web",

@@ -42,7 +42,7 @@ def event_log_findings(settings: SetsEventLog, doctor: DoctorSettings) -> Iterat
         text = f"other users can open the folder of pseudonym keys, {keys} ({mode:03o})"
         yield bad(EVENT_LOG, text, f"chmod 700 {keys}")
     now = doctor.now()
-    waiting = [now - _changed(path) for path in folder.glob(f"{OPEN_PREFIX}*")]
+    waiting = [now - written_at(path) for path in folder.glob(f"{OPEN_PREFIX}*")]
     allowed = max(STUCK_SECONDS, STUCK_SEGMENTS * settings.event_log_segment_seconds)
     if waiting and max(waiting) > allowed:
         yield bad(
@@ -63,7 +63,7 @@ def event_log_findings(settings: SetsEventLog, doctor: DoctorSettings) -> Iterat
 
 def newest_event(folder: Path) -> float | None:
     """When the last segment was published, seconds since 1970."""
-    return max((_changed(path) for path in folder.glob(PUBLISHED)), default=None)
+    return max((written_at(path) for path in folder.glob(PUBLISHED)), default=None)
 
 
 def pipeline_findings(lake: Path | None, doctor: DoctorSettings, event_logs: list[Path]) -> Iterator[Finding]:
@@ -73,7 +73,7 @@ def pipeline_findings(lake: Path | None, doctor: DoctorSettings, event_logs: lis
         return
     yield from _job_findings(lake, doctor)
     commits = {
-        path.name: max((_changed(each) for each in (path / "_delta_log").glob("*.json")), default=0.0)
+        path.name: max((written_at(each) for each in (path / "_delta_log").glob("*.json")), default=0.0)
         for path in lake.iterdir()
         if (path / "_delta_log").is_dir()
     }
@@ -107,7 +107,8 @@ def _job_findings(lake: Path, doctor: DoctorSettings) -> Iterator[Finding]:
             yield ok(subject, f"{'running' if status.state == 'running' else 'done'}, reported {ago} ago")
 
 
-def _changed(path: Path) -> float:
+def written_at(path: Path) -> float:
+    """Return 0 for a file that is gone."""
     try:
         return path.stat().st_mtime
     except OSError:

@@ -56,38 +56,37 @@ class NamedPlaces:
     """Places that the operator names on the command line."""
 
     folders: Sequence[Path] = ()
-    """Folders of routers, as in `tocsin smp init --folder`."""
+    """Folders of routers, as in `tocsin smp init --folder`, or of `tocsin up`."""
     smp_config: Path | None = None
     ntf_config: Path | None = None
-    up: Path | None = None
-    """The folder of `tocsin up`."""
     lake: Path | None = None
 
 
 def find_installation(named: NamedPlaces) -> Installation:
     """Raises ConfigError if there is nothing to examine."""
-    if named.up is not None:
-        return _up_installation(named.up, named.lake)
-    routers = [router for folder in named.folders for router in _routers_in(folder)]
+    found = [_installation_in(folder) for folder in named.folders]
+    routers = [router for each in found for router in each.routers]
     if named.smp_config is not None:
         routers.append(FoundRouter("smp", SMP_FILE.find_file(named.smp_config)))
     if named.ntf_config is not None:
         routers.append(FoundRouter("ntf", NTF_FILE.find_file(named.ntf_config)))
-    lake = named.lake
+    lake = named.lake or next((each.lake for each in found if each.lake is not None), None)
     if not routers and lake is None:
         routers = [router for kind in KINDS if (router := _default_router(kind)) is not None]
         if not routers and (UP_FOLDER / _PORTS).exists():
-            return _up_installation(UP_FOLDER, None)
+            return _up_installation(UP_FOLDER)
     if not routers and lake is None:
         raise ConfigError(
             f"found no installation in {SMP_FILE.default_folder}, {NTF_FILE.default_folder} or ./{UP_FOLDER}: name "
-            "one with --folder, --smp-config, --ntf-config, --up or --lake"
+            "one with --folder, --smp-config, --ntf-config or --lake"
         )
     return Installation(tuple(routers), lake or (DEFAULT_LAKE if DEFAULT_LAKE.is_dir() else None))
 
 
-def _routers_in(folder: Path) -> list[FoundRouter]:
-    """Raises ConfigError if the folder has no router's settings."""
+def _installation_in(folder: Path) -> Installation:
+    """Raises ConfigError if the folder is neither a router's nor one of `tocsin up`."""
+    if (folder / _PORTS).exists():
+        return _up_installation(folder)
     files = [(kind, _settings_of(kind).find_file(folder)) for kind in KINDS] if folder.is_dir() else []
     found = [FoundRouter(kind, file) for kind, file in files if file.exists()]
     if not found:
@@ -95,7 +94,7 @@ def _routers_in(folder: Path) -> list[FoundRouter]:
             f"{folder} has no settings of a router: create one with `tocsin smp init` or `tocsin ntf init`, or name "
             "another folder with --folder"
         )
-    return found
+    return Installation(tuple(found), None)
 
 
 def _default_router(kind: Kind) -> FoundRouter | None:
@@ -107,7 +106,7 @@ def _default_router(kind: Kind) -> FoundRouter | None:
     return FoundRouter(kind, file) if file.exists() else None
 
 
-def _up_installation(folder: Path, lake: Path | None) -> Installation:
+def _up_installation(folder: Path) -> Installation:
     """`tocsin up` passes settings to its routers in their environment. Raises ConfigError."""
     folder = folder.absolute()
     try:
@@ -138,4 +137,4 @@ def _up_installation(folder: Path, lake: Path | None) -> Installation:
             }
         overrides = tuple(f"{name}={value}" for name, value in chosen.items())
         routers.append(FoundRouter(kind, _settings_of(kind).find_file(folder / kind / "etc"), overrides))
-    return Installation(tuple(routers), lake or folder / "lake")
+    return Installation(tuple(routers), folder / "lake")

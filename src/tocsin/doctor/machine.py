@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.doctor.findings import DoctorSettings, Finding, bad, ok, skipped, span, warn
+from tocsin.doctor.freshness import written_at
 
 MEBIBYTE: Final = 1 << 20
 LEAST_FREE: Final = 256 * MEBIBYTE
@@ -21,7 +22,7 @@ _CLOCK_STEP: Final = "install chrony or systemd-timesyncd, and check with `timed
 
 def clock_findings(doctor: DoctorSettings, files: Iterable[Path]) -> Iterator[Finding]:
     """`files` were written by routers of this machine, so none can be from the future."""
-    newest = max((_written_at(path) for path in files), default=0.0)
+    newest = max((written_at(path) for path in files), default=0.0)
     ahead = newest - doctor.now()
     if ahead > FUTURE_SECONDS:
         yield bad(
@@ -41,13 +42,6 @@ def clock_findings(doctor: DoctorSettings, files: Iterable[Path]) -> Iterator[Fi
             )
         case None:
             yield skipped("clock", "this system does not report whether its clock is synchronized")
-
-
-def _written_at(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def disk_findings(doctor: DoctorSettings, folders: Mapping[str, Path | None]) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ def next_delay(delay: float) -> float:
 
 
 class Durability(Protocol):
-    """What makes changes durable: a journal, and a store that has one."""
+    """Makes changes durable: a journal, or a store that has one."""
 
     @property
     def uncommitted(self) -> bool:

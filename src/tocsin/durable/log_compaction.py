@@ -24,6 +24,7 @@ from tocsin.durable.log_files import (
     PAUSE,
     AppendOnlyFile,
     naming,
+    remove,
     remove_draft,
     start_of,
     sync_folder,
@@ -71,7 +72,7 @@ class LogReplacement:
         self._steps = self._steps or [
             lambda: self._rename(path, start),
             lambda: self._rename(self._draft, path),
-            lambda: self._remove(start),
+            lambda: remove(start),
             self._file.reopen,
         ]
         before = self._file.size
@@ -116,12 +117,6 @@ class LogReplacement:
             if old.exists():  # a repeated step has only the sync left
                 os.replace(old, new)
         sync_folder(new.parent)
-
-    @staticmethod
-    def _remove(path: Path) -> None:
-        with naming(path, "remove"):
-            path.unlink(missing_ok=True)
-        sync_folder(path.parent)
 
 
 def write_compact_draft(

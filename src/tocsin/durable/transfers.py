@@ -23,7 +23,7 @@ def counted(lines: Iterable[bytes], progress: Progress) -> Iterator[bytes]:
 def require_no_store(folder: Path, store_log: str, logs: Iterable[Path]) -> None:
     """Raise StoreError if the folder has any of these files, or is not a folder."""
     if not folder.is_dir():
-        raise StoreError(f"{folder} is not a folder")
+        raise StoreError(f"{folder} is not a folder: create it, or name another one")
     store_files = (folder / store_log, start_of(folder / store_log), *logs)
     if found := [path.name for path in store_files if has_content(path)]:
         raise StoreError(f"{folder} has a store already ({', '.join(found)}): nothing is overwritten")

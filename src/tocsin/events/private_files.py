@@ -135,7 +135,9 @@ class CountedLines(Generic[F, E]):
         try:
             beginning, *lines = path.read_bytes().splitlines() or [b""]
         except OSError as error:
-            raise ConfigError(f"cannot read the {self.name} {path}: {error.strerror}") from error
+            raise ConfigError(
+                f"cannot read the {self.name} {path}: {error.strerror}; `{self.maker}` writes one"
+            ) from error
         try:
             first = msgspec.json.decode(beginning, type=self.first)
         except msgspec.MsgspecError as error:

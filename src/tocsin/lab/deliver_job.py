@@ -90,7 +90,7 @@ class DeliverJob(ChildProcess):
 
     @property
     def figures(self) -> Mapping[str, Any]:
-        """What the job said last about its batches and its state."""
+        """The job's last report about its batches and its state."""
         return {} if self._status is None else self._status.figures
 
     async def until_pushing(self, patience: float) -> bool:

@@ -126,7 +126,7 @@ async def _obey(
 
 
 def _contents(push: RecordedPush) -> bytes:
-    """What the device gets: the payload, or the data of a message from Firebase."""
+    """The contents for the device: the payload, or the data of a message from Firebase."""
     if push.header(b"apns-push-type") is not None:
         return push.payload
     return json.dumps(json.loads(push.payload)["message"]["data"]).encode()

@@ -62,7 +62,7 @@ def live_table(account: DeliveryAccount, sent: int, last: Sequence[Arrival], pip
 
 @dataclass(frozen=True, slots=True)
 class EngineAccount:
-    """What both engines did."""
+    """The figures of both engines."""
 
     chosen: DeliveryEngine
     pushes: Mapping[str, int]

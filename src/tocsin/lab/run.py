@@ -25,7 +25,7 @@ from tocsin.web.engines_view import INLINE
 
 INTERRUPTED: Final = 130
 SPARK_SECONDS: Final = 120.0
-"""So long `--once` waits for Spark."""
+"""Seconds for which `--once` waits for Spark."""
 
 
 class Arrivals:

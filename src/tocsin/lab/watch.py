@@ -114,7 +114,7 @@ async def _show(
 
 
 def shown_phase(phase: JobPhase, *, away: bool, batches: bool) -> JobPhase:
-    """What the page says. While the router says that the job is `away`, it is not ready yet, or late."""
+    """Return what the page says. While the router says that the job is `away`, it is not ready yet, or late."""
     if phase is not JobPhase.PUSHING or not away:
         return phase
     return JobPhase.LATE if batches else JobPhase.STARTING

@@ -305,6 +305,8 @@ class Move(ABC, Generic[S, W]):
 
     def _load(self, file: Path, chosen: Iterable[str] = ()) -> S:
         """Without the environment, which is not the server's."""
+        if not file.exists():
+            raise ConfigError(f"{file} does not exist: name the folder of the settings with --from")
         return self.file.load(file, {}, chosen)
 
     def _statistics(self) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What release 7.0 of the reference changes in its tables of 6.5, and how to undo it (v7.md 5.1, 6.4).
+"""The changes of release 7.0 of the reference to its tables of 6.5, and how to undo them (v7.md 5.1, 6.4).
 
 The statements are ours: they have the effects that the specification describes. MD5 is PostgreSQL's own function, so
 they work without the extension pgcrypto, which 7.0's own statements need.
@@ -37,7 +37,7 @@ class ReferenceTables:
     """Columns that the tables have from 6.5 on."""
     migrations: tuple[ReferenceMigration, ...]
     rows: tuple[tuple[str, str], ...]
-    """What to count: its name, and what follows `SELECT count(*) FROM`."""
+    """Rows to count: their name, and the end of a `SELECT count(*) FROM`."""
 
 
 _NO_HASH: Final = "'\\x00000000000000000000000000000000'"

@@ -201,7 +201,7 @@ class SmpMove(Move[SmpSettings, SmpMemoryStore]):
 
 
 def _described(tables: StorePlace) -> str:
-    """What the reference's tables are, or why that is not known."""
+    """Describe the reference's tables, or say why they cannot be read."""
     if tables.url is None:
         return "no db_connection in [STORE_LOG], so the database was not looked at"
     from tocsin.migrate.smp_reference_database import describe_reference_database  # needs asyncpg

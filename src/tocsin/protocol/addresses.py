@@ -188,7 +188,7 @@ class RouterAddress:
         if scheme not in list(Scheme):
             raise DecodeError(f"address scheme {scheme[:16]!r}: smp, ntf or xftp is expected")
         try:
-            key_hash = _key_hash(decode_base64url(key))
+            key_bytes = decode_base64url(key)
         except DecodeError as error:
             raise DecodeError(f"the key hash of a router address: {error}") from error
         if password is not None and not (_PASSWORD.fullmatch(password) and password.isprintable()):
@@ -196,7 +196,7 @@ class RouterAddress:
         if scheme == Scheme.NTF and password is not None:
             raise DecodeError("an ntf address has no password")
         hosts, port = parse_hosts_and_port(where)
-        return cls(Scheme(scheme), RouterLocation(hosts, port, key_hash), password)
+        return cls(Scheme(scheme), RouterLocation(hosts, port, _key_hash(key_bytes)), password)
 
     @classmethod
     def of(cls, address: str | RouterAddress, scheme: Scheme) -> RouterAddress:

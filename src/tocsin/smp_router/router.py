@@ -376,7 +376,8 @@ class SmpRouter:
         """Return the answer with the name or the fate that it waited for."""
         for effect in request.effects:
             if isinstance(effect, AnswerWithName):
-                return effect.complete(await self.names.resolve(effect.name))
+                answer = await self.names.resolve(effect.name)
+                return answer if effect.relayed is None else effect.relayed.sealed(answer)
             if isinstance(effect, AnswerWithFate):
                 assert isinstance(pending, QueueAssociated | PacketStatus)
                 return replace(pending, fate=await self.outbox.outcome(effect.notifier_id, effect.packet_id))

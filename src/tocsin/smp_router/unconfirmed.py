@@ -22,7 +22,7 @@ MOST_UNACKNOWLEDGED: Final = 50_000
 
 
 class AtEnd(NamedTuple):
-    """What becomes of the notifications of a connection that has ended."""
+    """The unconfirmed notifications of a connection that has ended, sorted by the next step."""
 
     received: list[NamedNotification]
     again: list[NamedNotification]

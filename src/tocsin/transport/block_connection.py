@@ -57,7 +57,6 @@ class BlockConnection:
         "peer_host",
         "received_at",
         "session_id",
-        "tls_version",
     )
 
     def __init__(
@@ -90,7 +89,6 @@ class BlockConnection:
         self.peer_host = peer_host
         self.session_id = session_id(sock)
         self.alpn = sock.selected_alpn_protocol()
-        self.tls_version = sock.version() or ""
         self.peer_chain = peer_chain(sock)
         self.certificate_asked = asked_for_certificate(sock)
         """Whether the server asked this client for its certificate."""

@@ -123,7 +123,7 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             content = file.read(_MAX_FILE_BYTES + 1)
     except FileNotFoundError as error:
-        raise CredentialFileError(path, "the file is missing") from error
+        raise CredentialFileError(path, "the file is missing; restore it from a backup") from error
     except OSError as error:
         raise CredentialFileError(path, f"the file cannot be read: {error.strerror}") from error
     if len(content) > _MAX_FILE_BYTES:

@@ -70,8 +70,6 @@ class Resolver:
         """Running lookups by domain."""
         self._line: dict[str, None] = {}
         """Names in line, oldest first."""
-        self.refused = 0
-        """Requests that failed because the line was full."""
 
     @property
     def running(self) -> int:
@@ -112,7 +110,6 @@ class Resolver:
         if under_way is not None:
             return under_way
         if len(self._line) >= MAX_WAITING:
-            self.refused += 1
             raise ConnectFailed(
                 f"the name {host} cannot be resolved: too many other names are being resolved"
             )

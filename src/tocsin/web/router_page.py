@@ -15,7 +15,7 @@ from tocsin.web.page_events import PageEvents
 from tocsin.web.page_server import Site
 
 SECONDS_BETWEEN: Final = 5.0
-NO_LAKE: Final = "no lake was named: start the router with tocsin ntf start --web … --web-lake FOLDER"
+NO_LAKE: Final = "no lake was named: start the router with tocsin ntf start --web … --lake FOLDER"
 
 
 class ShowsMetrics(Protocol):

@@ -32,10 +32,6 @@ class VersionRange:
         lowest, highest = max(self.lowest, other.lowest), min(self.highest, other.highest)
         return VersionRange(lowest, highest) if lowest <= highest else None
 
-    def capped(self, highest: int) -> VersionRange | None:
-        """Return the range up to `highest`, or None if that version is not in the range."""
-        return VersionRange(self.lowest, highest) if highest in self else None
-
     def encode(self, out: WireWriter) -> None:
         out.u16(self.lowest).u16(self.highest)
 

@@ -10,6 +10,7 @@ import pytest
 from tests.doubles.ntf_harness import TEST_PROVIDER, Device, ntf_router, until
 from tests.doubles.ntf_world import SmpPlace, World, kept, reconnected, subscribed_chat
 from tests.doubles.push_provider import RecordingProvider
+from tests.doubles.registered_tokens import add_token
 from tests.doubles.smp_harness import OK, SmpTestClient, smp_router
 from tocsin.ntf_router.delivery import delivery
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
@@ -217,7 +218,7 @@ async def test_a_damaged_token_stops_no_other_pushes(memory_world: World) -> Non
         damaged = replace(
             token, token_id=b"d" * 24, dh_secret=b"short", device_token=DeviceToken(TEST_PROVIDER, b"dddd")
         )
-        assert await store.add_token(damaged)
+        assert await add_token(store, damaged)
         await store.activate_token(damaged.token_id, damaged.code)
         hurt = await subscribed_chat(smp, replace(other, token_id=damaged.token_id), recipient)
         fine = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
@@ -241,7 +242,7 @@ async def test_a_damaged_token_stops_no_push_that_was_read_with_it(monkeypatch: 
         token = await store.token(other.token_id)
         assert token is not None
         damaged = replace(token, token_id=b"d" * 24, device_token=DeviceToken(TEST_PROVIDER, b"dddd"))
-        assert await store.add_token(replace(damaged, dh_secret=b"short"))
+        assert await add_token(store, replace(damaged, dh_secret=b"short"))
         chats = [
             await subscribed_chat(smp, each, recipient)
             for each in (replace(other, token_id=damaged.token_id), device)

@@ -62,6 +62,12 @@ def test_every_command_of_a_router_finds_it_by_its_folder(path: tuple[str, ...])
         assert options["--set"].metavar == "NAME=VALUE"
 
 
+def test_defaults_are_told_in_one_way() -> None:
+    for path, parser in COMMANDS.items():
+        for action in parser._actions:
+            assert "(default " not in (action.help or ""), (*path, *action.option_strings)
+
+
 def test_options_of_both_routers_have_the_same_names() -> None:
     """What one router's command can do and the other's too, both call the same."""
     for command in ("init", "start", "cert", "config"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
+from tests.doubles.client_counters import ClientCounters
 from tests.doubles.routers import make_credentials, running_router, serve_anything
 from tocsin.clients import Backoff, ClientSettings, NtfClient, SmpClient
-from tocsin.clients.client_metrics import ClientCounters
 from tocsin.errors import ConnectionLost
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.transport.router_sessions import RouterConnection

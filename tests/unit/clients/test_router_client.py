@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.doubles.client_counters import ClientCounters
 from tests.doubles.routers import SERVICE_ID, block_connection, make_credentials, running_router
 from tests.doubles.smp_harness import until
 from tocsin.clients import Answer, ClientSettings, Event, NtfClient, Request, RouterRefused, SmpClient
-from tocsin.clients.client_metrics import ClientCounters
 from tocsin.crypto.keys import AuthPrivateKey, AuthPublicKey, Ed25519PrivateKey, X25519PrivateKey
 from tocsin.errors import (
     ConnectionLost,

@@ -338,8 +338,8 @@ def test_without_an_installation_it_says_where_it_looked(
     (tmp_path / "x" / "etc").rename(tmp_path / "ntf-etc")
     found = find_installation(NamedPlaces())
     assert [(each.kind, each.file.name) for each in found.routers] == [("ntf", "ntf-server.ini")]
-    with pytest.raises(ConfigError, match=r"ports\.json is unreadable"):
-        find_installation(NamedPlaces(up=tmp_path))
+    with pytest.raises(ConfigError, match="has no settings of a router"):
+        find_installation(NamedPlaces([tmp_path]))
 
 
 def test_the_folder_of_up_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,10 +347,14 @@ def test_the_folder_of_up_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     folder = tmp_path / "tocsin-up"
     folder.mkdir()
     (folder / "ports.json").write_text('{"smp": 1, "ntf": 2, "metrics": 3, "push": 4}')
-    found = find_installation(NamedPlaces(up=folder))
+    found = find_installation(NamedPlaces([folder]))
     assert [each.kind for each in found.routers] == ["smp", "ntf"]
     assert "port=2" in found.routers[1].overrides
     assert found.lake == folder / "lake"
+    assert find_installation(NamedPlaces([folder], lake=tmp_path)).lake == tmp_path
+    (folder / "ports.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"ports\.json is unreadable"):
+        find_installation(NamedPlaces([folder]))
 
 
 def test_times_are_told_in_words() -> None:

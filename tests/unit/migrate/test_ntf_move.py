@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from tests.doubles.reference_7_0 import upgrade_to_7_0
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store.samples import (
     OTHER_ROUTER,
     ROUTER,
@@ -315,14 +316,14 @@ async def test_what_the_reference_does_not_know_is_told_on_the_way_back(
     store = await opened()
     secret = WebPushSecret(b"x" * 48)
     endpoint = WebPushAddress.from_url("https://push.example/a", secret.receiver).token()
-    assert await store.add_token(token("w", DeviceToken(PushProvider.WEBPUSH, endpoint)))
+    assert await add_token(store, token("w", DeviceToken(PushProvider.WEBPUSH, endpoint)))
     await store.close()
     assert await command(reference.arguments("--back")) == 1
     assert "1 device tokens are for Web Push or Firebase" in capsys.readouterr().err
     store = await opened()
-    assert await store.add_token(token("f", DeviceToken(PushProvider.FCM, b"x" * 150)))
+    assert await add_token(store, token("f", DeviceToken(PushProvider.FCM, b"x" * 150)))
     in_its_form = WebPushAddress.from_url("https://push.example/a", secret.receiver, WebPushForm.REFERENCE)
-    assert await store.add_token(token("r", DeviceToken(PushProvider.WEBPUSH, in_its_form.token())))
+    assert await add_token(store, token("r", DeviceToken(PushProvider.WEBPUSH, in_its_form.token())))
     await store.close()
     assert await command(reference.arguments("--back")) == 1
     assert "3 device tokens are for Web Push or Firebase" in capsys.readouterr().err

@@ -44,7 +44,7 @@ async def test_both_ends_have_the_same_session_id(
     async with connected(context=context, listener_context=for_servers(algorithm)) as (client, router):
         assert client.session_id == router.session_id
         assert len(client.session_id) == size
-        assert client.tls_version == router.tls_version == version.name.replace("_", ".")
+        assert client._sock.version() == router._sock.version() == version.name.replace("_", ".")
         chain = credentials(2, algorithm).chain
         assert client.peer_chain == chain
         validate_server_chain(client.peer_chain, credentials(2, algorithm).fingerprint, NOW)

@@ -30,7 +30,7 @@ async def first_events(port: int, count: int) -> list[tuple[str, Any]]:
 async def test_an_ntf_router_serves_its_page_beside_its_devices(tmp_path: Path) -> None:
     folders = NtfFolders(tmp_path / "ntf")
     make_small_lake(tmp_path / "lake")
-    process = await folders.spawn("--web", "0", "--web-lake", str(tmp_path / "lake"))
+    process = await folders.spawn("--web", "0", "--lake", str(tmp_path / "lake"))
     router = NtfProcess(folders, process)
     try:
         async with asyncio.timeout(15):

@@ -40,30 +40,6 @@ def test_the_common_range_does_not_depend_on_the_order(
     assert other.common(one) == common
 
 
-@pytest.mark.parametrize(
-    ("versions", "highest", "capped"),
-    [
-        (R(1, 1), 1, R(1, 1)),
-        (R(1, 1), 2, None),
-        (R(1, 2), 2, R(1, 2)),
-        (R(1, 2), 3, None),
-        (R(1, 3), 2, R(1, 2)),
-        (R(1, 3), 3, R(1, 3)),
-        (R(1, 3), 4, None),
-        (R(2, 3), 1, None),
-        (R(2, 3), 2, R(2, 2)),
-        (R(2, 3), 3, R(2, 3)),
-        (R(2, 4), 1, None),
-        (R(2, 4), 3, R(2, 3)),
-        (R(2, 4), 4, R(2, 4)),
-    ],
-)
-def test_a_range_is_capped_at_one_of_its_versions(
-    versions: VersionRange, highest: int, capped: VersionRange | None
-) -> None:
-    assert versions.capped(highest) == capped
-
-
 def test_a_range_contains_its_ends_and_nothing_outside() -> None:
     assert 1 in R(1, 2)
     assert 2 in R(1, 2)

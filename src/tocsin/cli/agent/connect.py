@@ -16,7 +16,7 @@ SUMMARY = "create an invitation, or join a connection with one"
 DESCRIPTION = (
     "Without an invitation, creates a connection and prints the invitation for the other side. Send it through a "
     "channel that you trust, because the first one who has it can join. With an invitation, joins, and can send at "
-    "once. The inviting side can send after it has received the other's greeting: by --wait, `listen` or a push."
+    "once. The inviting side can send after it has received the other's greeting, through --wait, `listen` or a push."
 )
 EXAMPLE = "tocsin agent connect 'smp://…/…#…'"
 
@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--wait", action="store_true", help="wait until both sides can send; Ctrl-C ends it")
     parser.add_argument(
-        "--no-notifications", action="store_true", help="no notifications of its messages, as after `mute`"
+        "--no-notifications",
+        action="store_true",
+        help="create it without notifications of its messages, as after `mute`",
     )
     parser.add_argument(
         "--smp-server", metavar="ADDRESS", help="the router for our queue, instead of those in agent.ini"

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--direct",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="use direct notifications with routers that support them (default; docs/direct-notifications.md)",
+        help="use direct notifications with routers that support them (default: yes; see docs/direct-notifications.md)",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be created, without creating it"

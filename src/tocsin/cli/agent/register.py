@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=[mode.lower() for mode in NotificationMode],
         default=NotificationMode.INSTANT.lower(),
-        help="a push for every message, or an occasional one (default instant)",
+        help="a push for every message, or an occasional one (default: instant)",
     )
     parser.add_argument(
         "--ntf-server",

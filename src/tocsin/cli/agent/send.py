@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kind.add_argument(
         "--mention",
         action="store_true",
-        help="also notify another side that wants notifications of mentions and replies only",
+        help="notify the other side even if it wants notifications of mentions and replies only",
     )
     add_common_arguments(parser)
 

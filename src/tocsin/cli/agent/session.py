@@ -36,20 +36,20 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--folder",
         type=Path,
-        help=f"the agent's folder (default ${FOLDER_VARIABLE} or {DEFAULT_FOLDER})",
+        help=f"the agent's folder (default: ${FOLDER_VARIABLE} or {DEFAULT_FOLDER})",
     )
     parser.add_argument(
         "--passphrase-file",
         type=Path,
         metavar="FILE",
-        help=f"a file with the store's passphrase in its first line (default ${PASSPHRASE_VARIABLE})",
+        help=f"a file with the store's passphrase in its first line (default: ${PASSPHRASE_VARIABLE})",
     )
     parser.add_argument(
         "--timeout",
         type=_seconds,
         default=DEFAULT_TIMEOUT,
         metavar="SECONDS",
-        help="time limit of each step at a router (default 15)",
+        help="time limit of each step at a router (default: 15)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 

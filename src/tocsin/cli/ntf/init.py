@@ -24,12 +24,12 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--fqdn", "--host", dest="host", metavar="HOST", help="the router's host name")
+    parser.add_argument("--host", "--fqdn", "-n", dest="host", metavar="HOST", help="the router's host name")
     parser.add_argument(
         "--ip",
         default=_LOOPBACK,
         metavar="ADDRESS",
-        help=f"the router's IP address if it has no host name (default {_LOOPBACK})",
+        help=f"the router's IP address if it has no host name (default: {_LOOPBACK})",
     )
     init.add_arguments(parser, NTF, port=443, algorithm=CertificateAlgorithm.ED448)
     parser.add_argument(
@@ -37,16 +37,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep nothing across restarts unless the store is a database",
     )
-    parser.add_argument("-l", "--store-log", action="store_true", help="keep a store log (the default)")
+    parser.add_argument("--store-log", "-l", action="store_true", help="keep a store log (default: yes)")
     store = parser.add_mutually_exclusive_group()
-    store.add_argument("-d", "--database", metavar="URL", help="keep the store in this PostgreSQL database")
+    store.add_argument("--database", "-d", metavar="URL", help="keep the store in this PostgreSQL database")
     store.add_argument(
         "--embedded",
         action="store_true",
         help="keep the store in a PostgreSQL that the router runs itself (needs tocsin[embedded])",
     )
-    parser.add_argument("--schema", metavar="NAME", help="schema of the database tables (default ntf_server)")
-    parser.add_argument("--pool-size", metavar="N", help="connections in each of two pools (default 10)")
+    parser.add_argument(
+        "--schema", metavar="NAME", help="schema of the database tables (default: ntf_server)"
+    )
+    parser.add_argument("--pool-size", metavar="N", help="connections in each of two pools (default: 10)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -14,12 +14,12 @@ from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.shared_services import SharedServices, end_shared_services
 
 NAME = "separate-services"
-SUMMARY = "use another service certificate for each SMP router"
+SUMMARY = "use a different service certificate for each SMP router"
 DESCRIPTION = (
-    "Older installations show their own certificate to all SMP routers, which can tell that it is the same NTF router. "
-    "This ends those services here. When the router starts, it makes a certificate for each SMP router and moves its "
-    "queues to the new service, one by one and once. Turn separate_services on first, and stop the router. Queues of "
-    "direct notifications stay with the router's own certificate."
+    "Ends the services of the one certificate that an older installation shows to all SMP routers, which can recognise "
+    "the NTF router by it. At its next start, the router creates a certificate for each SMP router and moves its "
+    "queues to the new service, once. First turn separate_services on, and stop the router. Queues of direct "
+    "notifications stay with the router's own certificate."
 )
 EXAMPLE = "tocsin ntf separate-services --dry-run"
 

@@ -6,12 +6,12 @@ import argparse
 import sys
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 
 from tocsin import __version__
 from tocsin.cli.ntf.router_kind import NTF
 from tocsin.cli.routers import start
 from tocsin.cli.terminal.exit_codes import ExitCode
+from tocsin.cli.terminal.option_types import lake_folder
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.fleet.workers import MOST_WORKERS, WorkerPlace, WorkerProcesses, settings_of_worker
 from tocsin.ntf_router.settings.files import credentials_of, router_address
@@ -31,18 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     start.add_arguments(parser, NTF, "restore statistics, migrate the store, save everything")
     parser.add_argument("--web", metavar="[HOST:]PORT", help=WEB_HELP)
     parser.add_argument(
+        "--lake",
         "--web-lake",
-        type=Path,
-        metavar="DIR",
-        help="folder of the pipeline's tables, which the page shows too",
+        metavar="PLACE",
+        help="with --web: the folder of the pipeline's tables, which the page shows too",
     )
     parser.add_argument(
         "--workers",
         type=int,
         default=1,
         metavar="N",
-        help="start so many processes at the same ports (default 1); more than one need fleet: on. Control port and "
-        "metrics of the second and later ones are at the next ports",
+        help="number of processes that serve the same ports (default: 1); more than one needs the setting fleet: on. "
+        "Control port and metrics of the second and later ones are at the next ports",
     )
     parser.add_argument("--worker", type=WorkerPlace.parse, help=argparse.SUPPRESS)
     parser.add_argument("--compact-log", action="store_true", help=_IGNORED)
@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     place = None if options.web is None else PagePlace.parse(options.web)
+    lake = lake_folder(options.lake)
     settings = NTF.load_settings(options)
     if not 1 <= options.workers <= MOST_WORKERS:
         raise ConfigError(f"--workers must be from 1 to {MOST_WORKERS}")
@@ -70,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     from tocsin.ntf_router.service import run_ntf_router
     from tocsin.web.router_page import NtfPage
 
-    page = None if place is None else NtfPage(place, options.web_lake)
+    page = None if place is None else NtfPage(place, lake)
 
     async def run_router() -> None:
         place: WorkerPlace | None = options.worker
@@ -107,6 +108,6 @@ def _worker(options: argparse.Namespace, place: str) -> list[str]:
         command += ["--set", each]
     if options.web is not None and place.startswith("1:"):
         command += ["--web", options.web]
-        if options.web_lake is not None:
-            command += ["--web-lake", str(options.web_lake)]
+        if options.lake is not None:
+            command += ["--lake", options.lake]
     return [*command, "--worker", place]

@@ -8,10 +8,10 @@ from pathlib import Path
 from tocsin.cli.pipeline.job_options import add_job_options, job_options
 
 NAME = "convert"
-SUMMARY = "copy a lake of the form before Delta tables to a new place"
+SUMMARY = "copy a lake from before Delta tables to a new place"
 DESCRIPTION = (
     "Copies all tables of a lake that an earlier version wrote, and the list of segments that were read, and compares "
-    "the number of rows of each table. The earlier lake stays as it is: delete it when you are content."
+    "the number of rows of each table. The earlier lake stays as it is: delete it once you have checked the copy."
 )
 EXAMPLE = "tocsin pipeline convert --from tocsin-lake --lake tocsin-lake-2"
 

@@ -24,9 +24,9 @@ from tocsin.wire.base64url import encode_base64url
 NAME = "deliver"
 SUMMARY = "push the notifications that NTF routers hand over"
 DESCRIPTION = (
-    "The delivery engine of NTF routers with `delivery_engine: spark`: takes the notifications that any number of "
-    "routers hand over, pushes them from Spark executors and returns the outcomes. Endpoints and key of the push "
-    "service come from a router's settings. Continues after a kill; a repeated push has the same id."
+    "Takes the notifications that NTF routers with `delivery_engine: spark` or `both` hand over, pushes them from "
+    "Spark executors, and returns the outcomes. Endpoints and key of the push service come from a router's settings. "
+    "Continues after a kill; a repeated push has the same id."
 )
 EXAMPLE = (
     "tocsin pipeline deliver --config /etc/opt/simplex-notifications/ntf-server.ini --handover /srv/handover"

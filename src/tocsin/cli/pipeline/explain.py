@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keys", type=Path, metavar="DIR", help="folder of the pseudonym keys, beside the event log: …-keys"
     )
     parser.add_argument(
-        "--day", type=day, action="append", default=[], metavar="DAY", help="UTC (default with ids: today)"
+        "--day", type=day, action="append", default=[], metavar="DAY", help="UTC (default: with ids: today)"
     )
     parser.add_argument(
         "--hours", type=float, metavar="N", help="only the last N hours of the day, or before now"

@@ -13,7 +13,7 @@ from tocsin.pipeline.fanout.notice import Notice
 from tocsin.pipeline.fanout.options import PROVIDERS, FanoutOptions
 
 NAME = "fanout"
-SUMMARY = "remind all devices that are due to look for messages, or show a notice on all"
+SUMMARY = "push the periodic reminders that are due, or show a notice on all devices"
 DESCRIPTION = (
     "Pushes a reminder to every token in a router's PostgreSQL whose periodic push is due, or an operator's notice to "
     "all active tokens, from Spark executors, at a limited rate. After a kill, the same campaign continues with the "
@@ -26,7 +26,10 @@ EXAMPLE = "tocsin pipeline fanout --config ntf-server.ini --campaign 2026-11-15 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_router_arguments(parser, NTF)
     parser.add_argument(
-        "--campaign", required=True, metavar="NAME", help="repeat a name to continue that campaign"
+        "--campaign",
+        required=True,
+        metavar="NAME",
+        help="name of this run; use the same name again to continue it",
     )
     parser.add_argument(
         "--notice",
@@ -39,12 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=PROVIDERS,
         metavar="NAME",
-        help="only tokens of this provider, e.g. apns_prod; may be repeated (default: all)",
+        help="push only to tokens of this provider, e.g. apns_prod; may be repeated (default: all)",
     )
     parser.add_argument(
         "--rate",
         type=float,
-        default=1000.0,
+        default=1000,
         metavar="N",
         help="most pushes per second to each provider (default: %(default)s)",
     )

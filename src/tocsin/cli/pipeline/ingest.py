@@ -32,19 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval",
         type=float,
-        default=5.0,
+        default=5,
         metavar="SECONDS",
         help="how often to look for new segments; a few events wait up to six times as long (default: %(default)s)",
     )
     parser.add_argument(
-        "--build", action="store_true", help="also bring all other tables up to date, now and then"
+        "--build", action="store_true", help="also bring all other tables up to date, at intervals"
     )
     parser.add_argument(
         "--build-every",
         type=float,
-        default=300.0,
+        default=300,
         metavar="SECONDS",
-        help="with --build: how often, if there are new events (default: %(default)s)",
+        help="with --build: how often to do so, if there are new events (default: %(default)s)",
     )
     add_smallest_group(parser)
     add_job_options(parser, dry_run=True)

@@ -23,11 +23,12 @@ EXAMPLE = "tocsin pipeline init --lake /var/opt/tocsin-lake"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--config",
         "--out",
         type=Path,
         default=DEFAULT_FILE,
         metavar="FILE",
-        help="the settings file (default: %(default)s)",
+        help="the settings file to write (default: %(default)s)",
     )
     parser.add_argument(
         "--folder",
@@ -41,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_lake(parser)
     parser.add_argument(
-        "--report", type=Path, default=Path("tocsin-report"), metavar="DIR", help="folder of the report"
+        "--report",
+        type=Path,
+        default=Path("tocsin-report"),
+        metavar="DIR",
+        help="folder of the report (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="print the file, without writing it")
 
@@ -65,19 +70,21 @@ def run(options: argparse.Namespace) -> int:
         print(text, end="")
         return 0
     try:
-        with options.out.open("x") as file:
+        with options.config.open("x") as file:
             file.write(text)
     except FileExistsError as error:
-        raise ConfigError(f"{options.out} exists: edit it, or choose another file with --out") from error
+        raise ConfigError(
+            f"{options.config} exists: edit it, or choose another file with --config"
+        ) from error
     except OSError as error:
-        raise ConfigError(f"{options.out} cannot be written: {error.strerror}") from error
-    print(f"Created {options.out} with {len(events)} event logs: {', '.join(events)}")
+        raise ConfigError(f"{options.config} cannot be written: {error.strerror}") from error
+    print(f"Created {options.config} with {len(events)} event logs: {', '.join(events)}")
     if len(set(keys)) > 1:
         print(
             "The routers use different keys for pseudonyms, so their stages cannot be joined: set event_log_keys of "
             f"all of them to one folder, e.g. {keys[0]}."
         )
-    print(f"Next: tocsin pipeline run --config {options.out}")
+    print(f"Next: tocsin pipeline run --config {options.config}")
     return 0
 
 

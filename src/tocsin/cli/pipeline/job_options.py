@@ -36,7 +36,7 @@ def add_lake(parser: argparse.ArgumentParser) -> None:
         "--work",
         type=Path,
         metavar="DIR",
-        help="folder for progress and status of jobs, if the tables are not in a folder "
+        help="local folder for the progress and status of jobs, if the tables are at an address "
         f"(default: {DEFAULT_LAKE})",
     )
 
@@ -63,7 +63,7 @@ def add_event_logs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ahead",
         type=float,
-        default=24.0,
+        default=24,
         metavar="HOURS",
         help="quarantine events whose time is further ahead of this clock (default: %(default)s)",
     )

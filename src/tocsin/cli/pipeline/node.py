@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.cli.pipeline.job_options import require_spark
-from tocsin.cli.terminal.option_types import count
+from tocsin.cli.terminal.option_types import count, port
 from tocsin.errors import ConfigError
 
 NAME = "node"
 SUMMARY = "run the master or a worker of a Spark cluster"
 DESCRIPTION = (
-    "Becomes a process of a standalone Spark cluster, with the Spark and the Java that are installed with Tocsin. Jobs "
-    "use the cluster with --master spark://HOST:PORT. The cluster trusts whoever reaches its ports: run it in a "
-    "private network."
+    "Runs the master or a worker of a standalone Spark cluster, with the Spark and the Java that are installed with "
+    "Tocsin. Jobs use the cluster with --master spark://HOST:PORT. Anyone who can reach its ports can run programs on "
+    "it, so keep it in a private network."
 )
 EXAMPLE = "tocsin pipeline node worker --of spark://spark-master:7077"
 PORT: Final = 7077
@@ -23,25 +23,31 @@ ROLES: Final = ("master", "worker")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("role", choices=ROLES, help="what to be: the one master, or one of the workers")
-    parser.add_argument(
-        "--of", metavar="URL", help="the cluster of a worker: spark://HOST:PORT of its master"
-    )
+    parser.add_argument("role", choices=ROLES, help="run the master, or one of the workers")
+    parser.add_argument("--of", metavar="URL", help="for a worker: its master, spark://HOST:PORT")
     parser.add_argument(
         "--host",
         metavar="HOST",
-        help="the name at which others reach this process (default: of this machine)",
-    )
-    parser.add_argument("--port", type=count, help=f"port (default: {PORT} of a master, any of a worker)")
-    parser.add_argument(
-        "--web-port", type=int, default=0, metavar="PORT", help="port of its page (default: any)"
-    )
-    parser.add_argument("--cores", type=count, metavar="N", help="cores that a worker lends (default: all)")
-    parser.add_argument(
-        "--memory", metavar="SIZE", help="memory that a worker lends, such as 4g (default: all but 1 GB)"
+        help="the name at which others reach this process (default: this machine's name)",
     )
     parser.add_argument(
-        "--work", type=Path, metavar="DIR", help="folder for logs and files of a worker's applications"
+        "--port",
+        type=port,
+        help=f"port to listen on (default: {PORT} for the master, any free one for a worker)",
+    )
+    parser.add_argument(
+        "--web-port", type=port, default=0, metavar="PORT", help="port of its page (default: any free one)"
+    )
+    parser.add_argument(
+        "--cores", type=count, metavar="N", help="for a worker: cores that jobs may use (default: all)"
+    )
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="for a worker: memory that jobs may use, such as 4g (default: all but 1 GB)",
+    )
+    parser.add_argument(
+        "--work", type=Path, metavar="DIR", help="for a worker: folder for logs and files of jobs"
     )
 
 
@@ -68,10 +74,10 @@ def _arguments(options: argparse.Namespace) -> list[str]:
         raise ConfigError(f"a master has no {wrong[0]}: leave it out, or run a worker")
     if worker and not (options.of or "").startswith("spark://"):
         raise ConfigError("a worker needs its master: --of spark://HOST:PORT")
-    port = options.port if options.port is not None or worker else PORT
+    listens = options.port if options.port is not None or worker else PORT
     given = {
         "--host": options.host,
-        "--port": port,
+        "--port": listens,
         "--webui-port": options.web_port,
         "--cores": options.cores,
         "--memory": options.memory,

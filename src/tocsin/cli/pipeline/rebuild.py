@@ -7,10 +7,10 @@ import argparse
 from tocsin.cli.pipeline.job_options import add_job_options, add_smallest_group, day, job_options
 
 NAME = "rebuild"
-SUMMARY = "count days again from their events"
+SUMMARY = "recompute days from their events"
 DESCRIPTION = (
-    "Makes the rows of notifications and all counts from a day on again, for example after an upgrade that counts "
-    "differently. Days whose events have expired keep their counts."
+    "Recomputes the rows of notifications and all counts from a given day on, for example after an upgrade that "
+    "counts differently. Days whose events have expired keep their counts."
 )
 EXAMPLE = "tocsin pipeline rebuild --from 2026-11-09"
 

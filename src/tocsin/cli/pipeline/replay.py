@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--older-than",
         type=float,
-        default=60.0,
+        default=60,
         metavar="MINUTES",
         help="received this long before the newest event (default: %(default)s)",
     )

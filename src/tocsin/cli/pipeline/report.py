@@ -39,14 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="exit with 1 if notifications are not accounted for: overdue, sent but never received, for unknown queues",
+        help="exit with 1 if notifications are not accounted for: overdue, sent but never received, or for "
+        "unknown queues",
     )
     parser.add_argument(
         "--allow",
         action="append",
         default=[],
         metavar="KIND=NUMBER",
-        help="with --check: accept so many, e.g. never_received=50 if other operators' NTF routers are subscribed",
+        help="with --check: accept up to this many, e.g. never_received=50 if other operators' NTF routers are "
+        "subscribed; may be repeated",
     )
 
 

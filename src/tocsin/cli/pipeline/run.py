@@ -11,9 +11,9 @@ from tocsin.pipeline.service.settings import DEFAULT_FILE, load_settings
 NAME = "run"
 SUMMARY = "run the whole pipeline as a service"
 DESCRIPTION = (
-    "Does what is due, as the settings file says: reads event logs all the time; brings tables up to date, removes "
-    "expired rows, writes the report, checks the accounting and compares routers at their intervals. A part that fails "
-    "is reported and tried again, and stops nothing else."
+    "Reads event logs all the time. At the intervals of the settings file it brings tables up to date, removes expired "
+    "rows, writes the report, checks the accounting and compares routers. If a part fails, it is reported and tried "
+    "again; the other parts continue."
 )
 EXAMPLE = "tocsin pipeline run --config /etc/opt/tocsin/pipeline.toml"
 
@@ -24,9 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=DEFAULT_FILE,
         metavar="FILE",
-        help="settings from `tocsin pipeline init` (default: %(default)s)",
+        help="the settings file from `tocsin pipeline init` (default: %(default)s)",
     )
-    parser.add_argument("--once", action="store_true", help="do everything once, then end: for a timer")
+    parser.add_argument(
+        "--once", action="store_true", help="do everything once, then end, for example when a timer starts it"
+    )
     parser.add_argument("--json", action="store_true", help="print summaries as JSON")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.cli.pipeline.job_options import add_job_options, add_out_option, job_options
+from tocsin.pipeline.simulate.population import defaults
 
 NAME = "simulate"
 SUMMARY = "estimate the load of a population under three protocols"
@@ -21,13 +22,13 @@ EXAMPLE = "tocsin pipeline simulate --tokens 1000000 --group-size 50 --out simul
 DEFAULT_FOLDER: Final = Path("tocsin-simulation")
 PARAMETERS: Final[dict[str, tuple[type[int] | type[float], str]]] = {
     "seed": (int, "seed: the same number gives the same population"),
-    "tokens": (int, "devices"),
+    "tokens": (int, "number of devices"),
     "contacts-per-token": (float, "direct conversations of a device, on average"),
     "groups-per-token": (float, "groups of a device, on average"),
     "group-size": (float, "members of a group, on average"),
     "muted": (float, "share of conversations without notifications, 0 to 1"),
-    "smp-routers": (int, "SMP routers"),
-    "ntf-routers": (int, "NTF routers"),
+    "smp-routers": (int, "number of SMP routers"),
+    "ntf-routers": (int, "number of NTF routers"),
     "smp-restarts": (float, "restarts of an SMP router per day"),
     "ntf-restarts": (float, "restarts of an NTF router per day"),
 }
@@ -37,7 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_job_options(parser)
     add_out_option(parser, DEFAULT_FOLDER)
     parser.add_argument(
-        "--population", type=Path, metavar="FILE", help="TOML or JSON file with any parameters"
+        "--population",
+        type=Path,
+        metavar="FILE",
+        help="TOML or JSON file with parameters; options override it",
     )
     parser.add_argument(
         "--rows",
@@ -47,8 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="devices to simulate one by one; larger populations are scaled up from them, and the output says how "
         "exact that is (default: %(default)s)",
     )
+    values = defaults()
     for name, (kind, about) in PARAMETERS.items():
-        parser.add_argument(f"--{name}", type=kind, metavar="N", help=about)
+        default, _ = values[name.replace("-", "_")]
+        parser.add_argument(f"--{name}", type=kind, metavar="N", help=f"{about} (default: {default})")
 
 
 def run(options: argparse.Namespace) -> int:

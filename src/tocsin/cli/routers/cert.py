@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser, kind: RouterKind[S]) -> None:
 
 def add_algorithm_argument(parser: argparse.ArgumentParser, text: str, default: str | None = None) -> None:
     parser.add_argument(
-        "-a",
         "--algorithm",
         "--sign-algorithm",
+        "-a",
         type=str.upper,
         choices=ALGORITHMS,
         default=default,

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser, kind: RouterKind[S]) -> None:
         "--format",
         choices=("table", "toml", "json"),
         default="table",
-        help="output format of `show` (default table)",
+        help="output format of `show` (default: table)",
     )
 
 

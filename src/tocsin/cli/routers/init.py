@@ -50,7 +50,7 @@ def add_arguments(
         "--port",
         default=str(port),
         metavar="PORT",
-        help=f"port to listen on; separate several with commas (default {port})",
+        help=f"port to listen on; separate several with commas (default: {port})",
     )
     add_folder_argument(parser, kind)
     parser.add_argument(
@@ -60,13 +60,13 @@ def add_arguments(
         help=f"folder for logs and data (default: {kind.default_store_help})",
     )
     add_algorithm_argument(
-        parser, f"algorithm of the certificates (default {algorithm.value})", algorithm.value
+        parser, f"algorithm of the certificates (default: {algorithm.value})", algorithm.value
     )
     parser.add_argument(
         "--format",
         choices=_FORMATS,
         default="ini",
-        help="format of the settings file (default ini, which the reference reads too)",
+        help="format of the settings file (default: ini, which the reference reads too)",
     )
     parser.add_argument(
         "--no-event-log",

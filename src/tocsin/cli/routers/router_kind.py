@@ -54,9 +54,11 @@ class RouterKind(Generic[S]):
         """Load the settings from the file, the environment, and `--set`. Raises ConfigError."""
         file = self.settings_file(options)
         if not file.exists():
+            folder = options.folder or file.parent
+            missing = file if folder.exists() else folder
             raise ConfigError(
-                f"{file} does not exist: create a router with `tocsin {self.name} init --folder {file.parent}`, or "
-                "name the folder of an existing one with --folder"
+                f"{missing} does not exist: create a router with `tocsin {self.name} init --folder {folder}`, or name "
+                "the folder of an existing one with --folder"
             )
         return self.settings.load(file, os.environ, options.set)
 

@@ -32,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser, kind: RouterKind[S], maintena
         type=str.upper,
         choices=_LOG_LEVELS,
         default="INFO",
-        help="the lowest level to log (default INFO)",
+        help="the lowest level to log (default: INFO)",
     )
     parser.add_argument(
-        "-m", "--maintenance", action="store_true", help=f"{maintenance}, then exit without serving"
+        "--maintenance", "-m", action="store_true", help=f"{maintenance}, then exit without serving"
     )
     add_broken_lines_argument(parser)
 

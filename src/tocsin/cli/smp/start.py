@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="start so many processes that accept connections, for TLS and encryption on several cores (default 1: "
-        "this process does everything)",
+        help="number of processes that accept connections and do TLS and encryption, so that several cores are used "
+        "(default: 1, and one process does everything)",
     )
 
 

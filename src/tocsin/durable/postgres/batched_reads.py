@@ -41,6 +41,7 @@ class BatchedReads(Generic[K, V]):
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
+            self._fail_waiting()  # a task that is cancelled before its first step does not do it
 
     async def _read_all(self) -> None:
         batch: list[tuple[K, asyncio.Future[V | None]]] = []
@@ -50,10 +51,15 @@ class BatchedReads(Generic[K, V]):
                 await self._read(batch)
         finally:
             self._reading = None
-            unread, self._waiting = [*batch, *self._waiting], []
-            for _, row in unread:  # after a close
-                if not row.done():
-                    row.set_exception(StoreUnavailable("the store is closed"))
+            self._waiting = [*batch, *self._waiting]
+            self._fail_waiting()
+
+    def _fail_waiting(self) -> None:
+        """After a close."""
+        unread, self._waiting = self._waiting, []
+        for _, row in unread:
+            if not row.done():
+                row.set_exception(StoreUnavailable("the store is closed"))
 
     async def _read(self, batch: Sequence[tuple[K, asyncio.Future[V | None]]]) -> None:
         try:

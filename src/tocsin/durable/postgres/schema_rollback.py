@@ -19,7 +19,7 @@ class Loss(NamedTuple):
 
     what: str
     rows: str
-    """What follows `SELECT count(*) FROM`."""
+    """The end of a `SELECT count(*) FROM`."""
 
 
 class Undo(NamedTuple):

@@ -22,7 +22,7 @@ from tocsin.ntf_router.store.retry import until_stored
 from tocsin.protocol.ntf.device_tokens import PushProvider
 
 CODE_SECONDS: Final = 30.0
-"""So long a code is remembered after it was told: longer than it takes to notice that an instance is gone."""
+"""Seconds for which a code is remembered after it was told: longer than it takes to notice that an instance is gone."""
 MOST_CODES: Final = 1000
 """Codes that are remembered. Further ones take the place of the oldest."""
 

@@ -1,4 +1,4 @@
-"""What instances of a fleet tell each other, as text of a notice. A lost notice only delays."""
+"""Texts of the notices that instances of a fleet send each other. A lost notice only delays."""
 
 from __future__ import annotations
 

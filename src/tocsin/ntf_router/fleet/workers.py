@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerPlace:
-    """What a worker inherits: its number, the pipe that tells the end of the first process, and sockets by port."""
+    """A worker's number, the pipe that tells it the end of the first process, and its sockets by port."""
 
     def __init__(self, number: int, lifeline: int, sockets: Mapping[int, Sequence[int]]) -> None:
         """`number` counts from 1; pipe and sockets are file descriptors."""

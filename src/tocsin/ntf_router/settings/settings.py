@@ -54,11 +54,11 @@ class DeliverySettings:
     other_pushes: int = 32_768
     """Verification and periodic pushes waiting for each provider; beyond it the oldest is shed."""
     other_push_ttl: float = 600.0
-    """So long verification and periodic pushes are tried again."""
+    """Seconds for which verification and periodic pushes are tried again."""
     verification_burst: int = 5
     """Verification pushes that one device token gets at once; further ones wait for their turn."""
     verification_interval: float = 30.0
-    """So long a device token waits for another turn."""
+    """Seconds for which a device token waits for another turn."""
     batch: int = 512
     """Tokens whose pushes are read from the store at a time."""
     engine: DeliveryEngine = DeliveryEngine.INLINE
@@ -160,7 +160,7 @@ class NtfSettings(OperationSettings):
     fleet_lease: float = 5.0
     """A process of a fleet that does not answer for so long is taken for gone."""
     fleet_patience: float = 5.0
-    """So long a process of a fleet tries to reach an SMP router before another one may."""
+    """Seconds for which a process of a fleet tries to reach an SMP router before another one may."""
 
     # Who may do what
     lowest_version: int = LOWEST_VERSION

@@ -62,7 +62,7 @@ class Registered(Enum):
 
 
 class QueueFacts(NamedTuple):
-    """What SNEW must know of the store."""
+    """The facts of the store that SNEW needs."""
 
     token: TokenRecord | None
     existing: SubscriptionRecord | None
@@ -76,16 +76,8 @@ class TokenStore(Protocol):
 
     async def token(self, token_id: bytes) -> TokenRecord | None: ...
 
-    async def registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None: ...
-
-    async def add_token(self, token: TokenRecord) -> bool:
-        """Add a token. Returns False if this key registered the device token before, or the id is taken.
-
-        Raises StoreFull at a limit.
-        """
-
     async def register(self, token: TokenRecord, since: int, most: int) -> TokenRecord | Registered:
-        """Do what TNEW does, in one step: `registration`, `unverified_registrations`, `add_token`.
+        """Add a token, unless its device token has `most` unverified registrations since a time.
 
         Returns the registration that this key has made before, if there is one. Raises StoreFull at a limit.
         """

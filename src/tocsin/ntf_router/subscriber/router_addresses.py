@@ -85,11 +85,6 @@ class RouterAddresses:
     def __contains__(self, location: RouterLocation) -> bool:
         return location in self._known
 
-    @property
-    def unproven(self) -> list[tuple[RouterLocation, bytes | None]]:
-        """Addresses that never answered, and the tokens that named them."""
-        return [(each.location, each.owner) for each in self._known.values() if not each.proven]
-
     def add(self, location: RouterLocation, owner: bytes | None, *, proven: bool) -> None:
         """Try an address from now on. `owner` is the token that names it now."""
         known = self._known.get(location)

@@ -68,10 +68,12 @@ def _shown(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str], shape: str) -> str:
-    """`; did you mean …?`, or nothing."""
+    """`; did you mean …?`, or what else to do."""
     by_lower = {each.lower(): each for each in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1)
-    return f"; did you mean {shape.format(by_lower[found[0]])}?" if found else ""
+    return (
+        f"; did you mean {shape.format(by_lower[found[0]])}?" if found else "; remove it, or correct its name"
+    )
 
 
 def strongest(given: Iterable[Given]) -> list[Given]:

@@ -17,7 +17,7 @@ DefaultText = Callable[[SettingKey], str]
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """What a new settings file says."""
+    """The texts of a new settings file."""
 
     heading: Sequence[str]
     keys: Iterable[SettingKey]

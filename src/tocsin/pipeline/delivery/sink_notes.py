@@ -1,4 +1,4 @@
-"""What the sink of `deliver` leaves for its source: when a push is to be repeated, and state that the job carries.
+"""Notes of the sink of `deliver` for its source: when to repeat a push, and state that the job carries.
 
 Spark keeps the state of shards in its checkpoint, which executors write themselves. Where they share no folder with the
 driver, the state is rows instead: it comes to the sink with the outcomes, lies in files here, and the source sends it

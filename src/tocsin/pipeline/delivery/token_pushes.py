@@ -53,7 +53,7 @@ _NO_QUEUE: Final = NotifierQueue(RouterLocation((), "", b""), b"")
 
 
 class BatchRules(NamedTuple):
-    """What pushes of a batch share."""
+    """The rules that all pushes of a batch share."""
 
     settings: DeliverySettings
     now: float

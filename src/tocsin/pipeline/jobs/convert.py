@@ -27,7 +27,9 @@ def run_convert(job: JobOptions, earlier: Path) -> int:
     known = [table for table in TABLES if (earlier / table.name / COMMITS).is_dir()]
     found = {table: earlier_table(earlier / table.name) for table in known}
     if not found:
-        raise ConfigError(f"no lake of the earlier form at {earlier}: nothing to convert")
+        raise ConfigError(
+            f"no lake of the earlier form at {earlier}: nothing to convert. Name its folder with --from"
+        )
     if job.place.local is not None and job.place.local.resolve() == earlier.resolve():
         raise ConfigError(
             "name another place with --lake: the earlier lake stays as it is until you delete it"

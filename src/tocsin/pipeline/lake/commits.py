@@ -76,7 +76,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class CommitDraft:
-    """What a commit shall contain."""
+    """The contents of a commit to be made."""
 
     adds: tuple[DataFile, ...] = ()
     removes: tuple[DataFile, ...] = ()

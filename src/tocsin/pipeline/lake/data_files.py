@@ -99,7 +99,7 @@ def rows_in_files(place: TablePlace, table: TableSpec, files: Iterable[DataFile]
 
 
 def _is_in(partition: Partition, partitioned_by: Sequence[str], schema: pa.Schema) -> pc.Expression:
-    """What all rows of a file have in common. The file itself has no such columns."""
+    """The values that all rows of a file have in common. The file itself has no such columns."""
     values = (
         pc.field(name) == pa.scalar(value).cast(schema.field(name).type)
         for name, value in zip(partitioned_by, partition, strict=True)

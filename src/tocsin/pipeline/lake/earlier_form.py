@@ -32,7 +32,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 class EarlierTable(msgspec.Struct, frozen=True):
-    """What the commits of a table add up to."""
+    """The sum of the commits of a table."""
 
     number: int
     files: dict[str, int]

@@ -57,16 +57,6 @@ class MergedSketches:
             self._values, self._weights = array("q"), array("q")
 
 
-def weighted_values(sketch: bytes) -> list[tuple[int, int]]:
-    """Pairs of a value and the number it stands for. Raises ValueError if the bytes are not such a sketch."""
-    values, weights = array("q"), array("q")
-    try:
-        _take(sketch, values, weights)
-    except struct.error as error:
-        raise ValueError("the sketch is truncated") from error
-    return list(zip(values, weights, strict=True))
-
-
 def weighted_quantiles(sketches: Iterable[bytes], ranks: Sequence[float]) -> list[int]:
     """See MergedSketches.quantiles."""
     merged = MergedSketches()

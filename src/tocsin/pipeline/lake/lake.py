@@ -72,7 +72,7 @@ class LakeTable:
         return self._commits.last_batch(key) or 0
 
     def notes(self, key: str, number: int) -> str:
-        """What was noted with a batch, empty if its commit has been deleted."""
+        """Return the note of a batch, empty if its commit has been deleted."""
         return self._commits.notes(key, number)
 
     def read(self, spark: SparkSession, files: Iterable[DataFile] | None = None) -> DataFrame:

@@ -63,7 +63,7 @@ DRIFT_TABLE: Final = TableSpec("drift", DRIFT, BY_DAY, COUNT_DAYS)
 FANOUT_TABLE: Final = TableSpec("fanout", FANOUT, BY_DAY, ROW_DAYS)
 
 SEGMENTS_TABLE: Final = TableSpec("segments", SEGMENTS, BY_DAY, None)
-"""What `ingest` has read."""
+"""The segments that `ingest` has read. Their rows go once the segment is gone."""
 
 TABLES: Final = (
     EVENTS_TABLE,

@@ -15,7 +15,6 @@ WEEK: Final = 7
 RANKS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Ranks for which every span has a latency."""
 ENGINE_RANKS: Final = (0.5, 0.95, 0.99)
-MEDIAN: Final = RANKS.index(0.5)
 
 
 @dataclass(frozen=True, slots=True)

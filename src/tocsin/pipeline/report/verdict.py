@@ -32,7 +32,7 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
         "this is a bug: keep the event log, and report it",
     ),
 }
-"""What each kind is, and what to do."""
+"""The meaning of each kind, and the next step."""
 ALL_IS_WELL: Final = "Nothing is unaccounted for."
 
 

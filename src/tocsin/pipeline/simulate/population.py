@@ -67,16 +67,6 @@ class Population:
     def queues_per_token(self) -> float:
         return self.contacts_per_token + self.groups_per_token * (self.group_size - 1)
 
-    @property
-    def subscribed_per_token(self) -> float:
-        return self.queues_per_token * (1 - self.muted)
-
-    @property
-    def messages_per_token(self) -> float:
-        """Messages per day."""
-        members = self.groups_per_token * (self.group_size - 1)
-        return self.contacts_per_token * self.messages_per_contact + members * self.messages_per_member
-
 
 def load_population(path: Path | None, chosen: Mapping[str, float | int | None]) -> Population:
     """Reads any parameters from a TOML or JSON file; chosen values override them. Raises ConfigError."""

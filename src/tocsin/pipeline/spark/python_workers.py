@@ -1,4 +1,4 @@
-"""What functions do first that run in Spark's Python processes."""
+"""The first step of functions that run in Spark's Python processes."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
 
 
 def submitted_options() -> dict[str, str]:
-    """What `spark-submit` was told, if it started this process. Its Java runs already."""
+    """The settings that `spark-submit` was given, if it started this process. Its Java runs already."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     SparkContext._ensure_initialized()  # connects to that Java, which knows them

@@ -1,4 +1,4 @@
-"""What Spark says about a running stream, as figures for a job's status file."""
+"""Spark's reports about a running stream, as figures for a job's status file."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class SegmentIngest:
         self._load()
 
     def waiting(self, *, check_sizes: bool = False) -> list[SegmentPiece]:
-        """What is published and not read yet, oldest first. Now and then also what was appended to segments."""
+        """Return what is published and not read yet, oldest first. At times also what was appended."""
         check = check_sizes or time.monotonic() - self._sizes_checked_at > SIZES_CHECKED_EVERY
         found: list[SegmentPiece] = []
         for source in self._sources.names:

@@ -37,7 +37,7 @@ class Merge:
     late_events: int = 0
     """New events that were left out, because the rows of their day have expired."""
     files: Mapping[str, FileValues] = field(default_factory=dict)
-    """What is in the files with new events, by path."""
+    """The values in the files with new events, by path."""
 
 
 def merge_new_events(spark: SparkSession, lake: Lake) -> Merge | None:

@@ -17,7 +17,7 @@ from tocsin.errors import DecodeError
 from tocsin.protocol.addresses import RouterLocation, Scheme
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 from tocsin.wire.base64url import base64url_bytes, decode_base64url
-from tocsin.wire.padding import LENGTH_BYTES, pad, unpad
+from tocsin.wire.padding import pad, unpad
 from tocsin.wire.reader import as_text
 
 PADDED_PUSH_BYTES: Final = 3072
@@ -29,8 +29,6 @@ PADDED_WEB_PUSH_BYTES: Final = 2930
 ALIGNED_BYTES: Final = 24
 ALIGNED_CHARACTERS: Final = 32
 """24 bytes of base64, without padding."""
-MAX_LIST_BYTES: Final = PADDED_PUSH_BYTES - LENGTH_BYTES
-MAX_FCM_LIST_BYTES: Final = PADDED_FCM_PUSH_BYTES - LENGTH_BYTES
 
 _PLAIN_VERIFICATION: Final = b'{"nonce":"%b","verification":"%b"}'
 _PLAIN_MESSAGE: Final = b'{"message":"%b","nonce":"%b"}'

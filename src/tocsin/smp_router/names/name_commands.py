@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tocsin.protocol.error_codes import CommandFault, NameFault, ResolverFault, RouterError
@@ -12,7 +11,7 @@ from tocsin.protocol.router_answers import Done, Refused
 from tocsin.protocol.smp.names import NameResolved, ResolveName
 from tocsin.protocol.smp.versions import NAMES_VERSION
 from tocsin.smp_router.session.peers import Peer
-from tocsin.smp_router.session.requests import AnswerWithName, SmpRequest, SmpState
+from tocsin.smp_router.session.requests import AnswerWithName, RelayedCommand, SmpRequest, SmpState
 from tocsin.smp_router.settings.settings import SmpNameSettings
 
 if TYPE_CHECKING:
@@ -49,18 +48,18 @@ class NameCommands:
 
     def answer(self, request: SmpRequest[ResolveName]) -> Response:
         """RSLV"""
-        return self.begin(request, request.command.name, lambda response: response)
+        return self.begin(request, request.command.name, None)
 
-    def begin(self, request: SmpRequest[C], name: str, complete: Callable[[Response], Response]) -> Response:
+    def begin(self, request: SmpRequest[C], name: str, relayed: RelayedCommand | None) -> Response:
         """Return the refusal, or let the request be answered when the name is resolved.
 
-        `complete` makes the answer to the request from the answer to RSLV.
+        If RSLV came through a proxy, `relayed` seals its answer.
         """
         refusal = self._refusal(request.peer)
         if refusal is not None:
-            return complete(Refused(refusal))
+            return Refused(refusal) if relayed is None else relayed.sealed(Refused(refusal))
         request.peer.names_waiting += 1
-        request.effects.append(AnswerWithName(name, complete))
+        request.effects.append(AnswerWithName(name, relayed))
         return Done()  # until the name is resolved
 
     def _refusal(self, peer: Peer) -> RouterError | None:

@@ -41,12 +41,7 @@ from tocsin.protocol.sessions import BlockCoder, ReceivedCommand, RefusedCommand
 from tocsin.protocol.smp.dialect import SMP
 from tocsin.protocol.smp.names import ResolveName
 from tocsin.protocol.smp.proxy_commands import ForwardToRelay, RelayForwarded, RequestProxySession
-from tocsin.protocol.smp.proxying import (
-    RelayAnswerEnvelope,
-    RelayEnvelope,
-    seal_forwarded_answer,
-    unseal_forwarded,
-)
+from tocsin.protocol.smp.proxying import RelayAnswerEnvelope, RelayEnvelope, unseal_forwarded
 from tocsin.protocol.smp.responses import ForwardedAnswer, ProxySession, RelayAnswer
 from tocsin.protocol.smp.sender_commands import (
     GetLinkData,
@@ -58,7 +53,7 @@ from tocsin.protocol.smp.versions import proxied
 from tocsin.smp_router.names.name_commands import NameCommands
 from tocsin.smp_router.proxy.relays import Relay, RelayFailure, Relays
 from tocsin.smp_router.session.peers import Peer
-from tocsin.smp_router.session.requests import SmpRequest, SmpState
+from tocsin.smp_router.session.requests import RelayedCommand, SmpRequest, SmpState
 from tocsin.smp_router.session.verification import verify
 from tocsin.smp_router.statistics.command_counts import count_refusal
 from tocsin.smp_router.statistics.counters import RelayCount
@@ -206,17 +201,12 @@ class RelayCommands:
             SMP, envelope.version, session.session_id, BlockCoder(SMP.block_size), session.session_key
         )
         self._state.counters.relayed_commands += 1
-        received, forwarding_key = inner.read_transmission(transmission), session.forwarding_key
-
-        def sealed(response: Response) -> RelayAnswer:
-            answer = inner.response(received.corr_id, received.entity_id, response)
-            sealed_answer = seal_forwarded_answer(key, envelope.corr_id, answer)
-            twice = RelayAnswerEnvelope(envelope.corr_id, sealed_answer).seal(forwarding_key, request.corr_id)
-            return RelayAnswer(twice)
-
+        received = inner.read_transmission(transmission)
+        to_sender, to_proxy = (key, envelope.corr_id), (session.forwarding_key, request.corr_id)
+        relayed = RelayedCommand(inner, received.corr_id, received.entity_id, *to_sender, *to_proxy)
         if isinstance(received, ReceivedCommand) and isinstance(received.command, ResolveName):
-            return self._names.begin(request, received.command.name, sealed)
-        return sealed(self._respond(request, inner, received))
+            return self._names.begin(request, received.command.name, relayed)
+        return relayed.sealed(self._respond(request, inner, received))
 
     def _respond(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from tocsin.crypto.boxes import box_key
+from tocsin.crypto.boxes import BoxKey, box_key
 from tocsin.events.delivery_events import Stage
 from tocsin.operate.clock import Clock
 from tocsin.operate.command_table import CommandTable
@@ -15,7 +15,8 @@ from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.messages import Command, Response
 from tocsin.protocol.sessions import RouterSession
 from tocsin.protocol.smp.delivered_messages import Delivered, DeliveredMessage, QuotaMarker, seal_delivered
-from tocsin.protocol.smp.responses import MessageReceived
+from tocsin.protocol.smp.proxying import RelayAnswerEnvelope, seal_forwarded_answer
+from tocsin.protocol.smp.responses import MessageReceived, RelayAnswer
 from tocsin.protocol.smp.sender_commands import MessageFlags
 from tocsin.smp_router.session.peers import Delivery, Peer, PeerSubscriptions
 from tocsin.smp_router.settings.settings import SmpSettings
@@ -69,12 +70,33 @@ class AnswerWithFate(NamedTuple):
     packet_id: bytes
 
 
+class RelayedCommand(NamedTuple):
+    """A command that came through a proxy (RFWD), and the keys and nonces that its answer is sealed with."""
+
+    session: RouterSession
+    """The session of the sender, inside the envelopes."""
+    corr_id: bytes
+    entity_id: bytes
+    sender_key: BoxKey
+    sender_nonce: bytes
+    proxy_key: BoxKey
+    proxy_nonce: bytes
+
+    def sealed(self, response: Response) -> RelayAnswer:
+        """Return the answer for the proxy: sealed for the sender, and then for the proxy."""
+        answer = self.session.response(self.corr_id, self.entity_id, response)
+        inner = seal_forwarded_answer(self.sender_key, self.sender_nonce, answer)
+        return RelayAnswer(
+            RelayAnswerEnvelope(self.sender_nonce, inner).seal(self.proxy_key, self.proxy_nonce)
+        )
+
+
 class AnswerWithName(NamedTuple):
     """Answer when the name is resolved."""
 
     name: str
-    complete: Callable[[Response], Response]
-    """Makes the answer to the request from the answer to RSLV; a proxy gets it sealed."""
+    relayed: RelayedCommand | None
+    """Set if RSLV came through a proxy."""
 
 
 class SendBacklog(NamedTuple):

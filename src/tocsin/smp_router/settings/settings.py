@@ -52,7 +52,7 @@ class SmpDirectSettings:
     connect_timeout: float = 15.0
     response_timeout: float = 15.0
     answer_wait: float = 5.0
-    """So long a client waits for its NTF router's answer; then the packet is pending."""
+    """Seconds for which a client waits for its NTF router's answer. Then the packet is pending."""
     retry_initial: float = 5.0
     retry_maximum: float = 3600.0
     keep_packets: float = 7 * DAY

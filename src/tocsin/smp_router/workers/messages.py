@@ -60,7 +60,7 @@ class FrameKind(IntEnum):
 
 
 class WorkerTask(msgspec.Struct, frozen=True):
-    """What a worker is to do. It reads no configuration, so all workers do the same."""
+    """The task of a worker. It reads no configuration, so all workers do the same."""
 
     chain: tuple[bytes, ...]
     """The router's certificates, and the key of the first one."""

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class ServesConnections(Protocol):
-    """What a router does for connections whose hellos another process does."""
+    """Serves connections whose hellos another process does."""
 
     async def serve(self, accepted: RouterConnection) -> None:
         """Serve a connection until its end."""

@@ -25,7 +25,7 @@ def test_settings_find_the_routers_of_this_machine(
         *folders,
         "--lake",
         str(tmp_path / "lake"),
-        "--out",
+        "--config",
         str(tmp_path / "p.toml"),
     ]
     assert run(given) == 0
@@ -52,5 +52,5 @@ def test_a_router_without_an_event_log_is_told_how_to_get_one(
     folder = str(tmp_path / "smp")
     run(["smp", "init", "--host", "localhost", "--folder", folder, "--store", folder, "--no-event-log"])
     assert "No delivery event log" in capsys.readouterr().out
-    assert run(["pipeline", "init", "--folder", folder, "--out", str(tmp_path / "p.toml")]) == 1
+    assert run(["pipeline", "init", "--folder", folder, "--config", str(tmp_path / "p.toml")]) == 1
     assert "set event_log in its settings" in capsys.readouterr().err

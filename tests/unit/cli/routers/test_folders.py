@@ -96,3 +96,19 @@ def test_the_doctor_takes_the_folders_of_both_routers(
     shown = capsys.readouterr().out
     assert "SMP router\n" in shown
     assert "NTF router\n" in shown
+
+
+@BOTH
+def test_a_folder_that_does_not_exist_is_named_in_the_next_command(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "nowhere"
+    assert run([kind, "start", "--folder", str(folder)]) == 1
+    assert f"{folder} does not exist: create a router with `tocsin {kind} init --folder {folder}`" in (
+        capsys.readouterr().err
+    )
+    folder.mkdir()
+    assert run([kind, "start", "--folder", str(folder)]) == 1
+    said = capsys.readouterr().err
+    assert f"{folder / kind}-server.ini does not exist: create a router with" in said
+    assert f"`tocsin {kind} init --folder {folder}`" in said

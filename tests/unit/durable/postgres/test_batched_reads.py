@@ -103,3 +103,13 @@ async def test_a_close_fails_what_is_under_way() -> None:
     for each in (*early, *late):
         with pytest.raises(StoreUnavailable):
             await each
+
+
+async def test_a_close_fails_what_has_not_begun() -> None:
+    table = Table()
+    [asked] = table.ask(2)
+    await asyncio.sleep(0)
+    assert not table.statements
+    await table.reads.close()
+    with pytest.raises(StoreUnavailable):
+        await asyncio.wait_for(asked, 5)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store.samples import token
 from tests.unit.smp_router.store.postgres.test_journal import without_database
 from tocsin.durable.postgres import schema_owner
@@ -108,7 +109,7 @@ async def test_one_whose_schema_another_has_taken_is_told_so(
 async def test_nothing_is_written_while_the_lock_is_lost(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_owner, "PATIENCE", 0.0)
     store = await open_ntf_postgres_store(url, pool_size=2, alone=True)
-    assert await store.add_token(token("a"))
+    assert await add_token(store, token("a"))
     assert store._owner is not None
     connect, back = store._owner._connect, asyncio.Event()
 
@@ -121,10 +122,10 @@ async def test_nothing_is_written_while_the_lock_is_lost(url: str, monkeypatch: 
     while store._owner._held.is_set():  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0)
     with pytest.raises(StoreUnavailable, match="lock of the schema"):
-        await store.add_token(token("b"))
+        await add_token(store, token("b"))
     back.set()
     await store._owner._held.wait()
-    assert await store.add_token(token("c"))
+    assert await add_token(store, token("c"))
     assert (await store.counts()).tokens == 2
     await store.close()
 
@@ -142,7 +143,7 @@ async def test_a_serving_router_has_the_database_alone_but_tools_may_use_it(
                 pass
         async with opened_store(settings) as tool:
             assert isinstance(tool, NtfPostgresStore)
-            assert await tool.add_token(token("a"))
+            assert await add_token(tool, token("a"))
     async with opened_store(settings, serving=True) as store:
         assert (await store.counts()).tokens == 1
 
@@ -158,16 +159,16 @@ async def test_a_restarted_database_is_used_again_with_the_lock(
 ) -> None:
     monkeypatch.setattr(schema_owner, "PATIENCE", 0.0)
     store = await open_ntf_postgres_store(url, pool_size=2, alone=True)
-    assert await store.add_token(token("a"))
+    assert await add_token(store, token("a"))
     assert store._owner is not None
     async with without_database(server_url, url):
         while store._owner._held.is_set():  # noqa: ASYNC110 - nobody is told
             await asyncio.sleep(0)
         for name in ("b", "c"):
             with pytest.raises(StoreError):
-                await store.add_token(token(name))
+                await add_token(store, token(name))
     await store._owner._held.wait()
-    assert await store.add_token(token("d"))
+    assert await add_token(store, token("d"))
     assert (await store.counts()).tokens == 2
     with pytest.raises(SchemaInUse):
         await open_ntf_postgres_store(url, pool_size=2, alone=True, lock_wait=0.0)

@@ -17,8 +17,9 @@ from tocsin.ntf_router.delivery.pushes import (
 )
 from tocsin.ntf_router.store.records import LastNotification, PendingNotification
 from tocsin.protocol.addresses import RouterLocation
-from tocsin.protocol.ntf.pushes import MAX_LIST_BYTES, notification_text, parse_notification_list
+from tocsin.protocol.ntf.pushes import PADDED_PUSH_BYTES, notification_text, parse_notification_list
 from tocsin.protocol.ntf.subscription_commands import NotifierQueue
+from tocsin.wire.padding import LENGTH_BYTES
 
 ROUTER = RouterLocation(("smp.example.com",), "", bytes(32))
 
@@ -64,7 +65,7 @@ def test_a_list_that_would_be_too_long_is_cut() -> None:
     assert contents is not None
     assert contents.chosen[-1] == notifications[5]
     assert len(contents.chosen) == 5
-    assert len(contents.text) <= MAX_LIST_BYTES
+    assert len(contents.text) <= PADDED_PUSH_BYTES - LENGTH_BYTES
     pending = [last(number, pending=True, host_bytes=255) for number in range(6)]
     contents = choose_notifications(TOKEN, pending)
     assert contents is not None
@@ -91,7 +92,7 @@ def test_whatever_is_pending_is_chosen_or_more_follows(kinds: list[tuple[bool, i
         return
     chosen = contents.chosen
     assert 1 <= len(chosen) <= MOST_NOTIFICATIONS
-    assert len(contents.text) <= MAX_LIST_BYTES
+    assert len(contents.text) <= PADDED_PUSH_BYTES - LENGTH_BYTES
     assert list(chosen) == sorted(chosen, key=lambda each: each.received_at)
     taken = [each for each in chosen if each.pending]
     assert taken == contents.pending == waiting[: len(taken)]

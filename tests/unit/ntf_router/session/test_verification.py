@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from tests.doubles.cryptographic_work import work
+from tests.doubles.registered_tokens import add_token
 from tests.doubles.smp_harness import ed448, ed25519, x25519
 from tocsin.crypto.keys import AuthPrivateKey, X25519PrivateKey
 from tocsin.ntf_router.session.verification import verify
@@ -64,7 +65,7 @@ async def filled(key: AuthPrivateKey) -> NtfMemoryStore:
         (UNVERIFIED, b"efgh", TokenState.CONFIRMED),
     ):
         device = DeviceToken(PushProvider.APNS_TEST, device_token)
-        await store.add_token(TokenRecord(token_id, device, TokenStatus(state), key.public.der, *secrets))
+        await add_token(store, TokenRecord(token_id, device, TokenStatus(state), key.public.der, *secrets))
     await store.add_subscription(
         SubscriptionRecord(SUBSCRIPTION, TOKEN, QUEUE, ed25519().der, SubscriptionState.ACTIVE)
     )

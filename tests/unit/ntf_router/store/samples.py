@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
+from tests.doubles.registered_tokens import add_token
 from tocsin.crypto.keys import Ed25519PrivateKey, Ed25519PublicKey
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import (
@@ -96,7 +97,7 @@ def pending(came: ReceivedNotification, subscribed: SubscriptionRecord) -> Pendi
 async def filled(store: NtfStore, name: object, *queues: object, **changes: Any) -> TokenRecord:
     """A token with subscriptions."""
     owner = token(name, **changes)
-    assert await store.add_token(owner)
+    assert await add_token(store, owner)
     for each in queues:
         assert await store.add_subscription(subscription(each, owner))
     return owner

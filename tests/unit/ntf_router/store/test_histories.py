@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.doubles.registered_tokens import add_token, registration
 from tests.unit.ntf_router.store.model import WANTED, ModelStore, name_of
 from tests.unit.ntf_router.store.opened_stores import abandon, postgres_store
 from tests.unit.ntf_router.store.samples import (
@@ -99,7 +100,7 @@ class History:
 
     async def add_token(self) -> None:
         added = token_of(self.chance)
-        assert await self.store.add_token(added) == self.model.add_token(added)
+        assert await add_token(self.store, added) == self.model.add_token(added)
 
     async def change_token(self) -> None:
         known = token_of(self.chance)
@@ -203,7 +204,7 @@ class History:
                     assert await store.other_routers_of(token_id, router) == len(queues) - 1
             for device in range(DEVICES):
                 asked = (device_token(device), token(number).verify_key)
-                assert await store.registration(*asked) == model.registration(*asked)
+                assert await registration(store, *asked) == model.registration(*asked)
         for router in (*ALIASES, OTHER_ROUTER):
             for number in range(QUEUES):
                 queue = NotifierQueue(router, filler(("notifier", number), 24))

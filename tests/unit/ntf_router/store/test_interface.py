@@ -14,6 +14,7 @@ from operator import xor
 import msgspec
 import pytest
 
+from tests.doubles.registered_tokens import add_token, registration
 from tests.unit.ntf_router.store.opened_stores import KINDS, opened_store
 from tests.unit.ntf_router.store.samples import (
     ACTIVE,
@@ -120,16 +121,16 @@ async def all_pages(store: NtfStore, limit: int, *, with_associated: bool) -> li
 
 async def test_a_token_is_found_as_it_was_added(store: NtfStore) -> None:
     owner = token("a", cron_minutes=30, cron_sent_at=5, status=INVALID)
-    assert await store.add_token(owner)
+    assert await add_token(store, owner)
     assert await store.token(owner.token_id) == owner
-    assert await store.registration(owner.device_token, owner.verify_key) == owner
+    assert await registration(store, owner.device_token, owner.verify_key) == owner
     assert await store.token(token("b").token_id) is None
 
 
 @pytest.mark.parametrize("provider", PushProvider)
 async def test_a_token_of_each_provider_is_kept(store: NtfStore, provider: PushProvider) -> None:
     owner = token("a", device=device_token("a", provider), updated_at=None)
-    assert await store.add_token(owner)
+    assert await add_token(store, owner)
     assert await store.token(owner.token_id) == owner
 
 
@@ -137,11 +138,11 @@ async def test_S01_several_keys_register_one_device_token_side_by_side(store: Nt
     """S1: none harms another, and no key finds the registration of another."""
     owners = [token(name, device=device_token("same")) for name in "abc"]
     for owner in owners:
-        assert await store.add_token(owner)
+        assert await add_token(store, owner)
     for owner in owners:
-        assert await store.registration(owner.device_token, owner.verify_key) == owner
-    assert await store.registration(device_token("same"), token("d").verify_key) is None
-    assert await store.registration(device_token("other"), owners[0].verify_key) is None
+        assert await registration(store, owner.device_token, owner.verify_key) == owner
+    assert await registration(store, device_token("same"), token("d").verify_key) is None
+    assert await registration(store, device_token("other"), owners[0].verify_key) is None
 
 
 async def test_registrations_that_nobody_verified_are_counted_and_old_ones_removed(store: NtfStore) -> None:
@@ -149,11 +150,11 @@ async def test_registrations_that_nobody_verified_are_counted_and_old_ones_remov
     shared = device_token("same")
     states = {"new": REGISTERED, "confirmed": CONFIRMED, "active": ACTIVE, "invalid": INVALID}
     for name, status in states.items():
-        assert await store.add_token(token(name, shared, status=status, registered_at=2000))
+        assert await add_token(store, token(name, shared, status=status, registered_at=2000))
     for name in ("old", "replaced"):
-        assert await store.add_token(token(name, shared, status=REGISTERED, registered_at=1000))
-    assert await store.add_token(token("old and active", shared, registered_at=1000))
-    assert await store.add_token(token("elsewhere", status=REGISTERED, registered_at=1000))
+        assert await add_token(store, token(name, shared, status=REGISTERED, registered_at=1000))
+    assert await add_token(store, token("old and active", shared, registered_at=1000))
+    assert await add_token(store, token("elsewhere", status=REGISTERED, registered_at=1000))
     assert await store.add_subscription(subscription("chat", token("replaced")))
 
     assert await store.unverified_registrations(shared, 500) == 4
@@ -170,8 +171,8 @@ async def test_registrations_that_nobody_verified_are_counted_and_old_ones_remov
 
 async def test_a_registration_is_not_added_twice(store: NtfStore) -> None:
     owner = await filled(store, "a")
-    assert not await store.add_token(replace(owner, token_id=filler("other", 24), code=b"x" * 32))
-    assert not await store.add_token(token("b", token_id=owner.token_id))
+    assert not await add_token(store, replace(owner, token_id=filler("other", 24), code=b"x" * 32))
+    assert not await add_token(store, token("b", token_id=owner.token_id))
     assert await store.token(owner.token_id) == owner
     assert (await store.counts()).tokens == 1
 
@@ -249,7 +250,7 @@ async def test_S02_activating_removes_all_rivals_with_all_that_is_theirs(store: 
     )
     for rival in rivals:
         assert await store.token(rival.token_id) is None
-        assert await store.registration(rival.device_token, rival.verify_key) is None
+        assert await registration(store, rival.device_token, rival.verify_key) is None
     for name in ("r1", "r2", "s1", "s2"):
         assert await store.subscription_of(queue(name)) is None
         assert await store.subscription(filler(("subscription", name), 24)) is None
@@ -305,8 +306,8 @@ async def test_N16_replacing_keeps_keys_subscriptions_and_pending_notifications(
     assert await store.replace_token(owner.token_id, new, b"n" * 32, 99) is Replaced.DONE
     changed = replace(owner, device_token=new, code=b"n" * 32, status=REGISTERED, registered_at=99)
     assert await store.token(owner.token_id) == changed
-    assert await store.registration(new, owner.verify_key) == changed
-    assert await store.registration(owner.device_token, owner.verify_key) is None
+    assert await registration(store, new, owner.verify_key) == changed
+    assert await registration(store, owner.device_token, owner.verify_key) is None
     assert await store.subscription_of(queue("a1")) == subscription("a1", owner)
     assert await store.due_pushes([owner.token_id]) == []
     assert await store.activate_token(owner.token_id, owner.code) is None
@@ -317,7 +318,7 @@ async def test_N16_replacing_keeps_keys_subscriptions_and_pending_notifications(
 async def test_replacing_with_the_same_device_token_gives_a_new_code(store: NtfStore) -> None:
     owner = await filled(store, "a")
     assert await store.replace_token(owner.token_id, owner.device_token, b"n" * 32, 99) is Replaced.DONE
-    found = await store.registration(owner.device_token, owner.verify_key)
+    found = await registration(store, owner.device_token, owner.verify_key)
     assert found == replace(owner, code=b"n" * 32, status=REGISTERED, registered_at=99)
 
 
@@ -327,7 +328,7 @@ async def test_replacing_with_a_taken_registration_leaves_both_as_they_were(stor
     assert await store.replace_token(owner.token_id, other.device_token, b"n" * 32, 99) is Replaced.TAKEN
     assert await store.token(owner.token_id) == owner
     assert await store.token(other.token_id) == other
-    assert await store.registration(owner.device_token, owner.verify_key) == owner
+    assert await registration(store, owner.device_token, owner.verify_key) == owner
     nobody = filler("nobody", 24)
     assert await store.replace_token(nobody, device_token("x"), b"n" * 32, 99) is Replaced.MISSING
 
@@ -338,8 +339,8 @@ async def test_S06_only_the_registration_of_this_very_token_is_removed(store: Nt
     await store.replace_token(owner.token_id, device_token("new"), b"n" * 32, 99)
     heir = await filled(store, "b", device=owner.device_token, verify_key=owner.verify_key)
     assert await store.delete_token(owner.token_id) == []
-    assert await store.registration(heir.device_token, heir.verify_key) == heir
-    assert await store.registration(device_token("new"), owner.verify_key) is None
+    assert await registration(store, heir.device_token, heir.verify_key) == heir
+    assert await registration(store, device_token("new"), owner.verify_key) is None
 
 
 async def test_S05_a_deleted_registration_can_be_made_again(store: NtfStore) -> None:
@@ -347,12 +348,12 @@ async def test_S05_a_deleted_registration_can_be_made_again(store: NtfStore) -> 
     owner = await filled(store, "a", device=device_token("same"))
     other = await filled(store, "b", device=device_token("same"))
     await store.delete_token(owner.token_id)
-    assert await store.registration(owner.device_token, owner.verify_key) is None
-    assert await store.registration(other.device_token, other.verify_key) == other
-    assert await store.add_token(owner)
+    assert await registration(store, owner.device_token, owner.verify_key) is None
+    assert await registration(store, other.device_token, other.verify_key) == other
+    assert await add_token(store, owner)
     await store.delete_token(owner.token_id)
     await store.delete_token(other.token_id)
-    assert await store.add_token(replace(owner, token_id=filler("x", 24)))
+    assert await add_token(store, replace(owner, token_id=filler("x", 24)))
 
 
 async def test_S08_deleting_a_token_tells_its_queues(store: NtfStore) -> None:
@@ -609,7 +610,7 @@ async def test_an_untried_router_is_needed_by_active_tokens_only(store: NtfStore
     assert await store.used_routers() == [unneeded]
     assert await store.used_router(ROUTER) == unneeded
     other = token("b")
-    await store.add_token(other)
+    await add_token(store, other)
     await store.add_subscription(subscription("b1", other))
     assert await store.used_routers() == [UsedRouter(ROUTER, None, 0, NO_IDS_HASH, 2, untried=True)]
 
@@ -673,7 +674,7 @@ async def test_queues_that_are_named_first_are_on_the_first_page_and_all_come_on
 async def test_facts_for_a_new_subscription_are_read_in_one_step(store: NtfStore) -> None:
     owner = await filled(store, "a", "a1")
     other = token("b")
-    await store.add_token(other)
+    await add_token(store, other)
     await store.add_subscription(subscription("a2", owner, OTHER_ROUTER))
     assert await store.queue_facts(owner.token_id, queue("new")) == (owner, None, 1)
     assert await store.queue_facts(owner.token_id, queue("a1")) == (owner, subscription("a1", owner), 1)
@@ -697,7 +698,7 @@ async def test_a_registration_is_made_in_one_step(store: NtfStore) -> None:
         for number in (500, 600, 1500, 1600)
     ]
     for each in rivals:
-        await store.add_token(each)
+        await add_token(store, each)
     late = replace(token("late"), device_token=shared, status=REGISTERED, registered_at=2000)
     assert await store.register(late, 1000, 2) is Registered.QUOTA
     assert [await store.token(each.token_id) is None for each in rivals] == [True, True, False, False]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store.opened_stores import KINDS, opened_store
 from tests.unit.ntf_router.store.samples import ROUTER, device_token, filler, subscription, token
 from tocsin.events import queue_exports
@@ -69,7 +70,7 @@ async def test_events_of_tokens(store: NtfStore, event: TokenEvent) -> None:
     found = {}
     for state in TokenState:
         record = token(state, status=TokenStatus(state))
-        assert await store.add_token(record)
+        assert await add_token(store, record)
         await happens_to_token(store, event, record)
         after = await store.token(record.token_id)
         assert after is not None
@@ -82,7 +83,7 @@ async def test_events_of_tokens(store: NtfStore, event: TokenEvent) -> None:
 @pytest.mark.parametrize("event", SubscriptionEvent, ids=lambda event: event.name)
 async def test_events_of_subscriptions(store: NtfStore, event: SubscriptionEvent) -> None:
     owner = token("owner", status=TokenStatus(TokenState.ACTIVE))
-    assert await store.add_token(owner)
+    assert await add_token(store, owner)
     found = {}
     for state in SubscriptionState:
         record = subscription(state, owner, status=state, service_associated=event in OF_THE_SERVICE)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store.opened_stores import KINDS, opened_store
 from tests.unit.ntf_router.store.samples import (
     ACTIVE,
@@ -38,7 +39,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[NtfStore]:
 
 async def refuses_token(store: NtfStore, name: object) -> None:
     with pytest.raises(StoreFull) as full:
-        await store.add_token(token(name))
+        await add_token(store, token(name))
     assert full.value.limit == RowLimit.TOKENS
     assert await store.token(token(name).token_id) is None
 
@@ -60,9 +61,8 @@ async def test_tokens_up_to_the_limit_and_not_beyond(store: NtfStore) -> None:
     await filled(store, "a")
     await filled(store, "b")
     await refuses_token(store, "c")
-    assert not await store.add_token(
-        replace(token("d"), device_token=device_token("a"), verify_key=token("a").verify_key)
-    )
+    again = replace(token("d"), device_token=device_token("a"), verify_key=token("a").verify_key)
+    assert not await add_token(store, again)
     assert await store.delete_token(token("a").token_id) == []
     await filled(store, "c")
     await refuses_token(store, "e")
@@ -83,7 +83,7 @@ async def test_a_store_with_more_than_its_limits_keeps_everything(store: NtfStor
 async def test_rivals_that_are_removed_make_room(store: NtfStore) -> None:
     await store.limit_to(RowLimits(3, 2, MANY))
     owner = token("owner", device_token("same"), status=REGISTERED)
-    assert await store.add_token(owner)
+    assert await add_token(store, owner)
     await filled(store, "one", 1, device=device_token("same"))
     rival = await filled(store, "other", 2, device=device_token("same"))
     await refuses_token(store, "next")
@@ -135,7 +135,7 @@ async def test_queues_of_all_tokens_up_to_the_limit(store: NtfStore) -> None:
 async def test_commands_at_the_same_time_do_not_pass_a_limit(store: NtfStore) -> None:
     owner = await filled(store, "owner")
     await store.limit_to(RowLimits(4, 9, 5))
-    adding = [store.add_token(token(name)) for name in range(8)]
+    adding = [add_token(store, token(name)) for name in range(8)]
     results = await asyncio.gather(*adding, return_exceptions=True)
     assert results.count(True) == 3
     queues = [store.add_subscription(subscription(name, owner)) for name in range(8)]

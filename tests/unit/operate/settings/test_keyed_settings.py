@@ -173,7 +173,10 @@ def test_inline_tables_and_dotted_keys_serve_too(tmp_path: Path) -> None:
         ("direct_notifications = true\n", "unknown key `direct_notifications`; it is `direct.enabled`"),
         ("[auth]\nport = 1\n", "unknown key `auth.port`; it is `transport.port`"),
         ("proxy = true\n", "proxy: expected a table, [proxy]"),
-        ("[proxy]\nenabled = true\n[direct]\nzzzz = 1\n", "line 4: unknown key `direct.zzzz`"),
+        (
+            "[proxy]\nenabled = true\n[direct]\nzzzz = 1\n",
+            "line 4: unknown key `direct.zzzz`; remove it, or correct its name",
+        ),
         ("[transport]\nport = [1, 1]\n", "a port, or an array of different ones, is expected, not such an array"),
         ("[transport]\nport = 1.5\n", "is expected, not the number 1.5"),
         ("message_quota = true\n", "is expected, not true"),

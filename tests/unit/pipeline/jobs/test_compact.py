@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store.samples import (
     OTHER_ROUTER,
     ROUTER,
@@ -81,7 +82,7 @@ async def do_something(store: NtfFolderStore, chance: random.Random, shared: str
     statuses = (SubscriptionState.ACTIVE, SubscriptionState.AUTH, SubscriptionFailed("SMP error QUOTA x"))
     match chance.randrange(12):
         case 0 | 1:
-            await store.add_token(owner)
+            await add_token(store, owner)
         case 2:
             await store.activate_token(owner.token_id, owner.code)
         case 3:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store.samples import device_token, token
 from tocsin.cli.pipeline import fanout as fanout_command
 from tocsin.errors import ConfigError
@@ -53,7 +54,7 @@ async def fill(url: str, tokens: Sequence[TokenRecord]) -> None:
     store = await open_ntf_postgres_store(url, "ntf_server", 2)
     try:
         for each in tokens:
-            assert await store.add_token(each)
+            assert await add_token(store, each)
     finally:
         await store.close()
 

@@ -39,12 +39,13 @@ def test_means_are_those_that_the_parameters_promise(spark: SparkSession) -> Non
     row = found.agg(
         *(F.avg(name).alias(name) for name in names), *(F.stddev(name).alias(f"{name}_sd") for name in names)
     ).collect()[0]
-    expected = (
-        POPULATION.queues_per_token,
-        POPULATION.subscribed_per_token,
-        POPULATION.messages_per_token,
-        POPULATION.messages_per_token * (1 - POPULATION.muted),
+    members = POPULATION.groups_per_token * (POPULATION.group_size - 1)
+    messages = (
+        POPULATION.contacts_per_token * POPULATION.messages_per_contact
+        + members * POPULATION.messages_per_member
     )
+    heard = 1 - POPULATION.muted
+    expected = (POPULATION.queues_per_token, POPULATION.queues_per_token * heard, messages, messages * heard)
     for name, mean in zip(names, expected, strict=True):
         assert abs(row[name] - mean) < 4 * row[f"{name}_sd"] / n**0.5, name
 

@@ -15,7 +15,7 @@ from tocsin.crypto.boxes import box_key, seal
 from tocsin.crypto.keys import X25519PrivateKey
 from tocsin.errors import BadBox, DecodeError, LocalProtocolError
 from tocsin.protocol.ntf.pushes import (
-    MAX_LIST_BYTES,
+    PADDED_PUSH_BYTES,
     CheckMessagesPush,
     MessagePush,
     PushedNotification,
@@ -30,7 +30,7 @@ from tocsin.protocol.ntf.pushes import (
     unseal_notifications,
 )
 from tocsin.protocol.smp.delivered_messages import NotificationMeta, seal_meta
-from tocsin.wire.padding import pad
+from tocsin.wire.padding import LENGTH_BYTES, pad
 
 KEY = box_key(CLIENT_DH.agree(ROUTER_DH.public))
 QUEUE_SECRET = X25519PrivateKey(b"\x0e" * 32).agree(X25519PrivateKey(b"\x0f" * 32).public)
@@ -103,7 +103,7 @@ def test_codes_are_read_back(nonce: bytes, code: bytes) -> None:
 
 
 def test_a_list_longer_than_a_push_is_refused() -> None:
-    long = PushedNotification(QUEUE, 1, NMSG_NONCE, bytes(MAX_LIST_BYTES))
+    long = PushedNotification(QUEUE, 1, NMSG_NONCE, bytes(PADDED_PUSH_BYTES - LENGTH_BYTES))
     with pytest.raises(LocalProtocolError):
         seal_notifications(KEY, PUSH_NONCE, [long])
 

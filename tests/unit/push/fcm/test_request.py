@@ -13,7 +13,7 @@ from tocsin.ntf_router.delivery.pushes import choose_notifications, code_request
 from tocsin.ntf_router.store.records import PendingNotification
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import (
-    MAX_FCM_LIST_BYTES,
+    PADDED_FCM_PUSH_BYTES,
     CheckMessagesPush,
     Push,
     parse_push_json,
@@ -22,8 +22,10 @@ from tocsin.protocol.ntf.pushes import (
 from tocsin.push.fake.fcm_checks import DATA_LIMIT, wrong_field
 from tocsin.push.fcm.request import LONGEST_TTL_SECONDS, fcm_body, push_data, send_path
 from tocsin.push.provider import PushRequest, Urgency
+from tocsin.wire.padding import LENGTH_BYTES
 
 TOKEN = token("a", DeviceToken(PushProvider.FCM, REGISTRATION))
+LONGEST_LIST = PADDED_FCM_PUSH_BYTES - LENGTH_BYTES
 
 
 def size(body: bytes) -> int:
@@ -71,7 +73,7 @@ def test_ttl_is_what_firebase_takes(expires_at: int, ttl: int) -> None:
 def test_all_pushes_with_contents_fit_and_have_one_size() -> None:
     code = fcm_body(code_request(TOKEN, b"n" * 24, 100), 0.0)
     sizes = set()
-    for length in (1, 400, MAX_FCM_LIST_BYTES):
+    for length in (1, 400, LONGEST_LIST):
         push = choose_notifications(TOKEN, [notification(1, length)])
         assert push is not None
         body = fcm_body(message_request(push, b"n" * 24, 60.0), 0.0)
@@ -90,7 +92,7 @@ def test_a_list_that_apple_takes_and_firebase_does_not_is_cut() -> None:
     apple = choose_notifications(token("a"), last)
     assert apple is not None
     assert not apple.more
-    too_long = choose_notifications(TOKEN, [notification(1, MAX_FCM_LIST_BYTES + 1)])
+    too_long = choose_notifications(TOKEN, [notification(1, LONGEST_LIST + 1)])
     assert too_long is not None
     assert too_long.chosen == []
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import TypeVar, get_args, get_origin, get_type_hints
 
 from tests.doubles.smp_harness import Queue, SmpHarness, send_command, smp_router
 from tocsin.protocol.messages import Command
@@ -10,7 +11,13 @@ from tocsin.protocol.router_answers import Done
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import Subscribe
 from tocsin.protocol.smp.responses import MessageReceived
-from tocsin.smp_router.session.requests import PushMessage, PushNotifications, SendEvent, SmpQueueRequest
+from tocsin.smp_router.session.requests import (
+    Effect,
+    PushMessage,
+    PushNotifications,
+    SendEvent,
+    SmpQueueRequest,
+)
 
 C = TypeVar("C", bound=Command)
 
@@ -48,3 +55,9 @@ async def test_the_head_message_follows_the_answer_to_a_subscription() -> None:
         assert effect.entity_id == queue.recipient_id
         assert isinstance(effect.event, MessageReceived)
         assert queue.body(effect.event) == b"waits"
+
+
+def test_no_effect_holds_a_function() -> None:
+    for effect in get_args(Effect):
+        for name, hint in get_type_hints(effect).items():
+            assert Callable not in {get_origin(each) for each in (hint, *get_args(hint))}, (effect, name)

@@ -238,13 +238,13 @@ def test_what_tocsin_cannot_do_is_said_in_words(text: str, says: str, load: Load
     [
         ("[TRANSPROT]\n", "line 1: unknown section [TRANSPROT]; did you mean [TRANSPORT]?"),
         ("[transport]\n", "line 1: unknown section [transport]; did you mean [TRANSPORT]?"),
-        ("[QQ]\n", "line 1: unknown section [QQ]"),
+        ("[QQ]\n", "line 1: unknown section [QQ]; remove it, or correct its name"),
         (
             "[AUTH]\n\nnew_queus: on\n",
             "line 3: unknown key `new_queus` in [AUTH]; did you mean `new_queues`?",
         ),
         ("[AUTH]\nport: 1\n", "line 2: unknown key `port` in [AUTH]; it belongs to [TRANSPORT]"),
-        ("[AUTH]\nzzz: 1\n", "line 2: unknown key `zzz` in [AUTH]"),
+        ("[AUTH]\nzzz: 1\n", "line 2: unknown key `zzz` in [AUTH]; remove it, or correct its name"),
     ],
 )
 def test_unknown_names_are_refused_with_the_nearest_known_one(text: str, says: str, load: Load) -> None:

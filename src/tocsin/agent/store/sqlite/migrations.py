@@ -21,7 +21,7 @@ class SqliteMigration(NamedTuple):
     down: tuple[str, ...] = ()
     """Statements that undo it; none for the first."""
     losses: tuple[tuple[str, str], ...] = ()
-    """What older versions have no place for: a name, and what follows `SELECT count(*) FROM`."""
+    """Rows that older versions have no place for: a name, and the end of a `SELECT count(*) FROM`."""
 
 
 _SMP_ACTIONS: Final = """CREATE INDEX smp_actions ON subscriptions (smp_router, ready_at, due_at, connection_id)

@@ -42,30 +42,22 @@ class MemoryTokens:
         token = self._tables.tokens.get(token_id)
         return None if token is None else token.record
 
-    async def registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None:
+    async def register(self, token: TokenRecord, since: int, most: int) -> TokenRecord | Registered:
         await self._tables.journal.ready()
-        token = self._tables.tokens.registration(device_token, verify_key)
-        return None if token is None else token.record
-
-    async def add_token(self, token: TokenRecord) -> bool:
-        await self._tables.journal.ready()
+        existing = self._tables.tokens.registration(token.device_token, token.verify_key)
+        if existing is not None:
+            return existing.record
+        if await self.unverified_registrations(token.device_token, since) >= most:
+            return Registered.QUOTA
         if not self._tables.add_token(token):
-            return False
+            return Registered.TAKEN
         self._tables.journal.append(TokenAdded(token))
         if token.registered_at:
             self._tables.journal.registered(token.token_id, token.registered_at)
         if token.cron_sent_at is not None:
             self._tables.journal.cron_sent(token.token_id, token.cron_sent_at)
         await self._tables.journal.commit()
-        return True
-
-    async def register(self, token: TokenRecord, since: int, most: int) -> TokenRecord | Registered:
-        existing = await self.registration(token.device_token, token.verify_key)
-        if existing is not None:
-            return existing
-        if await self.unverified_registrations(token.device_token, since) >= most:
-            return Registered.QUOTA
-        return Registered.DONE if await self.add_token(token) else Registered.TAKEN
+        return Registered.DONE
 
     async def unverified_registrations(self, device_token: DeviceToken, since: int) -> int:
         await self._tables.journal.ready()

@@ -1,4 +1,4 @@
-"""What instances of a fleet read for each other: leases that should exist, and what a lost notice would have told."""
+"""Rows that instances of a fleet read: leases that should exist, and what a lost notice would have told."""
 
 from __future__ import annotations
 

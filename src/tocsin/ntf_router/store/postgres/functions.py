@@ -174,7 +174,7 @@ ADDED: Final = "added"
 TAKEN: Final = "taken"
 FULL: Final = "full"
 TOKEN_FULL: Final = "token full"  # noqa: S105
-"""What became of a subscription."""
+"""The results for a subscription."""
 _ADD_SUBSCRIPTIONS: Final = f"""
     CREATE FUNCTION add_subscriptions_1(
         new_hosts text[], new_ports text[], new_keyhashes bytea[], new_ids bytea[], new_tokens bytea[],
@@ -234,7 +234,7 @@ _ADD_SUBSCRIPTIONS: Final = f"""
 """  # noqa: S608
 KNOWN: Final = "known"
 QUOTA: Final = "quota"
-"""What became of a registration, besides `added`, `taken` and `full`."""
+"""The results for a registration, besides `added`, `taken` and `full`."""
 # Registrations that nobody verified in time, and without subscriptions, are removed: nobody used their code.
 _REGISTER: Final = f"""
     CREATE FUNCTION register_token_1(

@@ -218,7 +218,7 @@ _LOSSES: Final = {
     ),
     "0004_service_credentials": (Loss("certificates of services", "service_credentials"),),
 }
-"""What versions before a migration have no place or no use for."""
+"""Rows that versions before a migration have no place or no use for."""
 
 
 def own_schema(schema: str) -> str:
@@ -293,7 +293,7 @@ async def roll_back(
 
 
 async def _refuse_later(connection: AnyConnection, schema: str) -> None:
-    """What 7.0 has added must be undone first."""
+    """Raise StoreError if tables have changes of 7.0, which must be undone first."""
     if later := sorted(await _applied(connection, f'"{schema}".migrations') & set(LATER_MIGRATIONS)):
         raise StoreError(
             f"the schema {schema} is of the reference 7.0 ({', '.join(later)}): run `tocsin migrate tables "

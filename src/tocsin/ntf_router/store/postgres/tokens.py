@@ -41,14 +41,6 @@ _REGISTRATION: Final = f"""
     SELECT {TOKEN_COLUMNS} FROM {TOKENS}
     WHERE t.push_provider = $1 AND t.push_provider_token = $2 AND t.verify_key = $3
 """  # noqa: S608
-_ADD: Final = """
-    WITH added AS (
-        INSERT INTO tokens (token_id, push_provider, push_provider_token, status, verify_key, dh_priv_key, dh_secret,
-            reg_code, cron_interval, cron_sent_at, updated_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING RETURNING token_id
-    )
-    INSERT INTO token_registrations (token_id, registered_at) SELECT token_id, $12 FROM added
-"""
 _REGISTER: Final = f"""
     SELECT became, removed FROM register_token_1({", ".join(f"${each}" for each in range(1, 16))})
 """  # noqa: S608
@@ -127,19 +119,10 @@ class PostgresTokens:
         rows = await self._clients.fetch(_TOKENS, token_ids)
         return {row["token_id"]: token_of_row(row) for row in rows}
 
-    async def registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None:
+    async def _registration(self, device_token: DeviceToken, verify_key: bytes) -> TokenRecord | None:
         columns = device_token_columns(device_token)
         row = await self._clients.fetchrow(_REGISTRATION, *columns, verify_key)
         return None if row is None else token_of_row(row)
-
-    async def add_token(self, token: TokenRecord) -> bool:
-        with self._counts.tokens.adding() as addition:
-            if not addition.has_room:
-                if await self.registration(token.device_token, token.verify_key) is not None:
-                    return False
-                raise StoreFull(RowLimit.TOKENS)
-            addition.added = await self._clients.execute(_ADD, *token_row(token), token.registered_at) > 0
-        return addition.added
 
     async def register(self, token: TokenRecord, since: int, most: int) -> TokenRecord | Registered:
         token_id, provider, device_token, status, verify_key, *others = token_row(token)
@@ -155,7 +138,7 @@ class PostgresTokens:
             if became == FULL:
                 raise StoreFull(RowLimit.TOKENS)
         if became == KNOWN:
-            existing = await self.registration(token.device_token, token.verify_key)
+            existing = await self._registration(token.device_token, token.verify_key)
             return Registered.TAKEN if existing is None else existing
         return _REGISTERED.get(became, Registered.TAKEN)
 

@@ -35,7 +35,7 @@ _LOSSES: Final = {
     ),
     "0006_message_priorities": (Loss("marks of mentions", "tocsin_smp.messages WHERE priority > 1"),),
 }
-"""What versions before a migration have no place for."""
+"""Rows that versions before a migration have no place for."""
 _DOWN: Final = ".down.sql"
 
 

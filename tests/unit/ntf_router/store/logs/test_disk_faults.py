@@ -15,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from tests.doubles.failing_disk import FailingDisk, without_syncs
+from tests.doubles.registered_tokens import add_token, registration
 from tests.unit.ntf_router.store import samples
 from tests.unit.ntf_router.store.opened_stores import abandon
 from tocsin.durable import commits, group_commit
@@ -30,8 +31,8 @@ Step = Callable[[NtfFolderStore], Awaitable[Any]]
 def steps() -> Iterator[Step]:
     """A life of a few tokens, queues and notifications."""
     owner, other = samples.token("a"), samples.token("b")
-    yield lambda store: store.add_token(owner)
-    yield lambda store: store.add_token(other)
+    yield lambda store: add_token(store, owner)
+    yield lambda store: add_token(store, other)
     for name in ("x", "y"):
         yield lambda store, name=name: store.add_subscription(samples.subscription(name, owner))  # type: ignore[misc]
     yield lambda store: store.subscribed(samples.ROUTER, [samples.queue("x").notifier_id], b"s" * 24)
@@ -177,7 +178,7 @@ async def test_while_it_lasts_nothing_changes_and_everybody_is_told(
         *steps(),
         lambda store: store.check(),
         lambda store: store.token(owner.token_id),
-        lambda store: store.registration(owner.device_token, owner.verify_key),
+        lambda store: registration(store, owner.device_token, owner.verify_key),
         lambda store: store.note_use(owner.token_id, 86_400),
         lambda store: store.register_again(owner.token_id, 7),
         lambda store: store.confirm_token(owner.token_id),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store import samples
 from tests.unit.ntf_router.store.opened_stores import abandon
 from tocsin.crypto.keys import X25519PrivateKey
@@ -55,7 +56,7 @@ async def test_changes_are_written_as_the_reference_does(tmp_path: Path) -> None
     store = open_ntf_store(tmp_path)
     owner = samples.token("a", cron_minutes=0, status=samples.REGISTERED)
     dh_key = X25519PrivateKey(owner.dh_private_key)
-    await store.add_token(owner)
+    await add_token(store, owner)
     added = samples.subscription("q", owner)
     await store.add_subscription(added)
     await store.activate_token(owner.token_id, owner.code)
@@ -375,7 +376,7 @@ async def test_after_a_write_that_failed_for_good_nothing_is_promised(
 
     monkeypatch.setattr(AppendOnlyFile, "append", full)
     with pytest.raises(StoreError, match="disk full"):
-        await store.add_token(samples.token("a"))
+        await add_token(store, samples.token("a"))
     monkeypatch.undo()
     with pytest.raises(StoreError):
         await store.check()

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store.samples import ROUTER, filled, filler, queue, received, subscription, token
 from tocsin.crypto.keys import Ed25519PrivateKey
 from tocsin.durable.row_tables import RowHashTable
@@ -155,7 +156,7 @@ async def test_a_router_that_comes_again_takes_a_place_that_is_free() -> None:
 async def test_a_router_with_a_service_id_of_ours_stays_until_that_is_forgotten() -> None:
     store = NtfMemoryStore()
     owner = token("a")
-    assert await store.add_token(owner)
+    assert await add_token(store, owner)
     await subscribe(store, owner, 1)
     await store.subscribed(router(1), [queue((1, 0)).notifier_id], b"service")
     await unsubscribe(store, 1)
@@ -173,7 +174,7 @@ async def test_who_walks_the_queues_of_a_router_does_not_stray_to_its_successor(
     monkeypatch.setattr(ntf_memory_subscriptions, "PAUSE_AFTER", 1)
     store = NtfMemoryStore()
     owner = token("a")
-    assert await store.add_token(owner)
+    assert await add_token(store, owner)
     await subscribe(store, owner, 1, 100)
     ending = asyncio.ensure_future(store.disconnected(router(1)))
     reading = asyncio.ensure_future(

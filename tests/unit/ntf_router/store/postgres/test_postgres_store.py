@@ -17,6 +17,7 @@ import pytest
 
 from tests.doubles.postgres_server import frozen
 from tests.doubles.reference_7_0 import upgrade_to_7_0
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store.samples import (
     ACTIVE,
     REGISTERED,
@@ -121,7 +122,7 @@ async def test_web_push_in_the_form_of_the_reference_has_its_columns(
     assert row["push_provider"] == "webpush https://push.example.org:8443"
     assert row["push_provider_token"].decode() == text.removeprefix(f"{row['push_provider']}")
     assert await store.token(owner.token_id) == owner
-    assert await store.registration(owner.device_token, owner.verify_key) == owner
+    assert await store.register(owner, since=0, most=1) == owner
     await store.add_notifications(ROUTER, [received("q")])
     assert [push.token for push in await store.due_pushes([owner.token_id])] == [owner]
     await operator.execute("UPDATE tokens SET push_provider = 'webpush https://push.example.org:443'")
@@ -218,11 +219,11 @@ async def test_B23_more_calls_at_a_time_than_connections_do_not_hang(store: NtfP
 
 async def test_of_concurrent_calls_for_one_thing_one_succeeds(store: NtfPostgresStore) -> None:
     owners = [token(name, device=device_token("same"), status=REGISTERED) for name in "abcd"]
-    assert sorted(await asyncio.gather(*(store.add_token(owners[0]) for _ in range(8)))) == [False] * 7 + [
+    assert sorted(await asyncio.gather(*(add_token(store, owners[0]) for _ in range(8)))) == [False] * 7 + [
         True
     ]
     for owner in owners[1:]:
-        await store.add_token(owner)
+        await add_token(store, owner)
     added = [subscription("q", owners[0], subscription_id=filler(number, 24)) for number in range(8)]
     results = await asyncio.gather(*(store.add_subscription(each) for each in added))
     assert sorted(results) == [False] * 7 + [True]
@@ -383,12 +384,12 @@ async def test_a_frozen_database_fails_calls_until_it_goes_on(
     for name in ("CONNECT_TIMEOUT", "WAIT_TIMEOUT"):
         monkeypatch.setattr(pools, name, 0.3)
     store = await open_ntf_postgres_store(url, pool_size=2)
-    assert await store.add_token(token("a"))
+    assert await add_token(store, token("a"))
     with await frozen(server_url):
         for name in ("b", "c", "d"):
             with pytest.raises(StoreUnavailable):
-                await store.add_token(token(name))
-    assert await store.add_token(token("e"))
+                await add_token(store, token(name))
+    assert await add_token(store, token("e"))
     assert await store.token(token("a").token_id) is not None
     await store.close()
 

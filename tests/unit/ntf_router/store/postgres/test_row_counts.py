@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.doubles.registered_tokens import add_token
 from tests.unit.ntf_router.store.opened_stores import postgres_store
 from tests.unit.ntf_router.store.samples import filled, subscription, token
 from tocsin.errors import StoreError, StoreFull
@@ -20,11 +21,11 @@ async def test_rows_that_an_operator_removed_make_room_with_the_next_maintenance
         with pytest.raises(StoreFull):
             await store.add_subscription(subscription(3, owner))
         with pytest.raises(StoreFull):
-            await store.add_token(token("third"))
+            await add_token(store, token("third"))
         await store._background.execute("DELETE FROM subscriptions WHERE token_id = $1", owner.token_id)
         await store._background.execute("DELETE FROM tokens WHERE token_id <> $1", owner.token_id)
         await store.maintain()
-        assert await store.add_token(token("third"))
+        assert await add_token(store, token("third"))
         for name in (3, 4):
             assert await store.add_subscription(subscription(name, owner))
         with pytest.raises(StoreFull):

@@ -30,12 +30,12 @@ MANY_FILES: Final = 100
 SMALL_FILE: Final = 20_000
 """Rows on average."""
 MERGED_AT_ONCE: Final = 200_000
-"""Rows, if there are so many in a partition. They take about 50 MB."""
+"""Rows, if there are this many in a partition. They take about 50 MB."""
 TASKS_OF_CORE: Final = 4
 
 
 def are_small(files: Sequence[DataFile]) -> bool:
-    """Whether there are so many small files that starting Python processes pays."""
+    """Whether there are enough small files to make starting Python processes worth while."""
     return len(files) >= MANY_FILES and sum(file.rows for file in files) <= SMALL_FILE * len(files)
 
 

@@ -22,7 +22,7 @@ from tocsin.pipeline.lake.lake import LakeTable
 from tocsin.pipeline.lake.places import TablePlace
 from tocsin.pipeline.schemas.events import EVENTS, HASHES
 from tocsin.pipeline.schemas.notifications import IDENTITY, NUMBERS, STAGES, TEXTS, moment
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 from tocsin.pipeline.transforms.event_merge import CODED_TEXTS, READ, merged_events
 from tocsin.pipeline.transforms.notifications import ALWAYS
 
@@ -79,7 +79,7 @@ class _MergingReader:
     tasks: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         storage = self.place.files()
         for batch in batches:
             for number in batch["id"].to_pylist():

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--day", type=day, required=True, metavar="DAY", help="the day of the key, UTC, e.g. 2026-11-09"
     )
-    add_job_options(parser)
+    add_job_options(parser, dry_run=True)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -47,8 +47,9 @@ def run_forget(job: JobOptions, day: date) -> int:
         )
     lake, summary = job.existing_lake(), Summary("forget")
     with spark_session(job.spark("forget", short=True)) as spark, step(spark, "forget"):
-        gone = forget(spark, lake, day)
-    summary.add(period=day.isoformat(), **{f"{table}_removed": rows for table, rows in gone.items()})
+        gone = forget(spark, lake, day, dry_run=job.dry_run)
+    done = "to_remove" if job.dry_run else "removed"
+    summary.add(period=day.isoformat(), **{f"{table}_{done}": rows for table, rows in gone.items()})
     notes = {
         "period": "delete its key, and the routers' segments, yourself if they still exist; counts stay",
     }

@@ -74,35 +74,47 @@ def _first_day(lake: Lake, since: date) -> date:
     return max(since - timedelta(days=max(lead, 1)), rows_since(lake))
 
 
-def forget(spark: SparkSession, lake: Lake, day: date) -> dict[str, int]:
+def forget(spark: SparkSession, lake: Lake, day: date, *, dry_run: bool = False) -> dict[str, int]:
     """Removes all rows with the pseudonyms of that day's period, and returns their number by table.
+
+    A dry run only counts them.
 
     Raises OvertakenError if another process builds at the same time: run it again.
 
     The counts of the day, and of the day before in which few of the rows may stand, stay as they are.
     """
-    merge_new_events(spark, lake)  # otherwise their events would be merged later
+    if not dry_run:
+        merge_new_events(spark, lake)  # otherwise their events would be merged later
     number = (day - EPOCH).days
     frozen = {FORGOTTEN + str(each): 1 for each in (number - 1, number)}
     # Counts are protected by the commit that removes the rows they are made from.
     return {
-        table.name: _without_period(spark, lake.table(table), table, number, sources)
+        table.name: _without_period(spark, lake.table(table), table, number, sources, dry_run=dry_run)
         for table, sources in ((NOTIFICATIONS_TABLE, frozen), (EVENTS_TABLE, {}))
     }
 
 
 def _without_period(
-    spark: SparkSession, table: LakeTable, spec: TableSpec, number: int, sources: dict[str, int]
+    spark: SparkSession,
+    table: LakeTable,
+    spec: TableSpec,
+    number: int,
+    sources: dict[str, int],
+    *,
+    dry_run: bool,
 ) -> int:
     snapshot = table.snapshot()
     rows = table.read(spark, snapshot.files.values())
     wanted = F.col("period").startswith(f"{number}-")
     found = rows.where(wanted).groupBy(*spec.partitioned_by).count().collect()
+    count: int = sum(row["count"] for row in found)
+    if dry_run:
+        return count
     partitions: list[Partition] = [tuple(str(row[name]) for name in spec.partitioned_by) for row in found]
     kept = table.read(spark, snapshot.of_partitions(partitions)) if partitions else rows.limit(0)
     left = _as_written(spark, kept.where(~wanted), table, partitions)
     table.publish(left, replacing=partitions, sources=sources, based_on=snapshot)
-    return sum(row["count"] for row in found)
+    return count
 
 
 def _as_written(

@@ -76,6 +76,8 @@ def test_a_forgotten_period_has_no_rows_and_keeps_its_counts(spark: SparkSession
     counts = {
         name: rows for name, rows in tables(built.folder).items() if name not in ("events", "notifications")
     }
+    for _ in range(2):
+        assert forget(spark, built, DAY, dry_run=True) == {"notifications": 2, "events": 8}
     assert forget(spark, built, DAY) == {"notifications": 2, "events": 8}
     for table in (EVENTS_TABLE, NOTIFICATIONS_TABLE):
         left = built.table(table).read(spark).select("period").distinct().collect()

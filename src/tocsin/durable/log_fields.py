@@ -90,7 +90,7 @@ def exactly(words: list[bytes], count: int) -> list[bytes]:
 
 
 def with_rest(words: list[bytes], count: int) -> list[bytes]:
-    """Return so many words. The last one reaches to the end of the line, spaces included."""
+    """Return this many words. The last one reaches to the end of the line, spaces included."""
     if len(words) > count:
         words = [*words[: count - 1], b" ".join(words[count - 1 :])]
     return exactly(words, count)

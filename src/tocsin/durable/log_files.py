@@ -25,7 +25,7 @@ _CHUNK: Final = 1 << 20
 _HOLDER_BYTES: Final = 64
 LINES_AT_ONCE: Final = 256
 PAUSE: Final = 0.001
-"""Pause of a thread after so many lines, so that the event loop gets its turns."""
+"""Pause of a thread after this many lines, so that the event loop gets its turns."""
 
 
 @contextmanager

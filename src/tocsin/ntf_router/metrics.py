@@ -50,8 +50,16 @@ def counter_metrics(counters: NtfCounters, now: datetime) -> Iterator[Metric]:
     for name, about, values in (
         ("received_own", "NMSG stored for an active token, by own SMP router.", own.received),
         ("received_auth_own", "NMSG without an active token, by own SMP router.", own.received_auth),
-        ("delivered_own", "Accepted pushes with notifications of an own SMP router.", own.delivered),
-        ("failed_own", "Failed pushes with notifications of an own SMP router.", own.failed),
+        (
+            "delivered_own",
+            "Accepted pushes with notifications of one of the operator's own SMP routers.",
+            own.delivered,
+        ),
+        (
+            "failed_own",
+            "Failed pushes with notifications of one of the operator's own SMP routers.",
+            own.failed,
+        ),
     ):
         if values:
             full_name = f"{PREFIX}_notifications_{name}"
@@ -203,7 +211,9 @@ def _subscription_metrics(name: str, about: str, counts: SubscriptionCounts) -> 
 
 def _server_metrics(name: str, about: str, counts: ServerCounts) -> Iterator[Metric]:
     if counts.own:
-        yield _by_server(f"{name}_count_own", f"{about}, own ones.", dict.fromkeys(counts.own, 1))
+        yield _by_server(
+            f"{name}_count_own", f"{about}, of the operator's own SMP routers.", dict.fromkeys(counts.own, 1)
+        )
     yield gauge(f"{name}_count_other", f"{about}, others.", counts.other)
 
 

@@ -33,7 +33,7 @@ SHORTEST_CRON_MINUTES: Final = 20
 VERIFIED_WITHIN: Final = 86_400
 """Seconds after which a registration that was not verified is removed when its device token is registered again."""
 NULL_REGISTRATIONS: Final = 100
-"""Everybody who tests a router registers the same device token of the null provider: so many times more may do so."""
+"""Everybody who tests a router registers the same device token of the null provider: this many times more may do so."""
 MAX_DEVICE_TOKEN_BYTES: Final = 200
 NULL_TOKEN: Final = b"test_ntf_token"
 

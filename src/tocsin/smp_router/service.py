@@ -33,7 +33,7 @@ async def run_smp_router(
 ) -> None:
     """Serve until SIGTERM or SIGINT; with `maintenance`, only do what a start and a stop do.
 
-    With more than one worker, so many processes have the connections, and this one has the queues.
+    With more than one worker, that many processes have the connections, and this one has the queues.
     """
     options = options or StartOptions()
     await run_router(

@@ -75,7 +75,7 @@ class OperateReader:
             self._tables_problem = f"cannot be read: {error}"
 
     async def keep_reading(self, events: PageEvents, *, every: float) -> NoReturn:
-        """Reads every so many seconds while a page is open: counting a large store has a cost."""
+        """Reads at this interval while a page is open: counting a large store has a cost."""
         while True:
             if events.subscribers:
                 events.send(OPERATE, await self.read())

@@ -45,8 +45,8 @@ class Job(Protocol):
 
     name: str
 
-    async def work(self) -> Round:
-        """Do one round."""
+    async def do_round(self) -> Round:
+        """Do what is due now, and return when to ask again."""
 
     def kicked(self) -> None:
         """Look again at everything that was set aside."""
@@ -55,9 +55,9 @@ class Job(Protocol):
 class PlainJob:
     """A job that is one function and sets nothing aside."""
 
-    def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, Round]]) -> None:
+    def __init__(self, name: str, do_round: Callable[[], Coroutine[Any, Any, Round]]) -> None:
         self.name = name
-        self.work = work
+        self.do_round = do_round
 
     def kicked(self) -> None:
         """Nothing to look at again."""
@@ -93,7 +93,7 @@ class Worker:
         while True:
             self._kicked.clear()
             try:
-                result = await self._job.work()
+                result = await self._job.do_round()
             except TocsinError as error:
                 self._events.tell(AgentTrouble(self._job.name, error))
                 result = Retry()

@@ -90,7 +90,7 @@ class SubscriptionJob:
     def kicked(self) -> None:
         self._held.clear()
 
-    async def work(self) -> Round:
+    async def do_round(self) -> Round:
         rows = await self._due()
         if not rows:
             return await self._nothing_due()

@@ -76,7 +76,7 @@ class PriorityJob:
     def kicked(self) -> None:
         self._set_aside.clear()
 
-    async def work(self) -> Round:
+    async def do_round(self) -> Round:
         if not await self._changes():
             return Idle(self._clock.exactly() + self._settings.checks.then if self._set_aside else None)
         if self._settings.priority_delay:

@@ -44,13 +44,13 @@ from tocsin.protocol.addresses import RouterLocation
 LOOK_SECONDS: Final = 2.0
 """Between looks for what no notice has told."""
 RECENT_SECONDS: Final = 60
-"""Notifications of so long ago are looked for, by our clock."""
+"""How far back notifications are looked for, by our clock."""
 WALK_SECONDS: Final = 30.0
 """Between rounds through all pending notifications, which find those whose time another clock gave."""
 WALK_PAGE: Final = 1_000
 """Tokens that one look of such a round reads."""
 DRAIN_SECONDS: Final = 2.0
-"""Pushes in flight are awaited for so long before their shard is given back."""
+"""Pushes in flight are awaited for this long before their shard is given back."""
 DRAIN_LOOK: Final = 0.02
 
 logger = logging.getLogger(__name__)

@@ -43,7 +43,7 @@ class SharedPushes:
         self._notices: Final = notices
         self._store: Final = store
         self._codes: deque[tuple[float, int, TokenRecord]] = deque(maxlen=MOST_CODES)
-        """Codes that were told of late: when, and to which instance."""
+        """Codes that were told recently: when, and to which instance."""
         self._passing_on: dict[tuple[int, PushProvider, bool], dict[bytes, None]] = {}
         """Tokens to be told with the next turn of the loop, by instance and kind of notice."""
 

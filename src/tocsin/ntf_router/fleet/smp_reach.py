@@ -30,7 +30,7 @@ ATTEMPTS_AT_ONCE: Final = 16
 DELAYS: Final = Backoff(initial=10.0, increase_after=0.0, maximum=300.0, factor=2.0)
 """Between attempts to reach one SMP router that somebody cannot reach."""
 KEEP_SECONDS: Final = 600.0
-"""Delays are remembered for so long after the latest attempt, so that an unsteady network moves few leases."""
+"""Delays are remembered for this long after the latest attempt, so that an unsteady network moves few leases."""
 
 logger = logging.getLogger(__name__)
 

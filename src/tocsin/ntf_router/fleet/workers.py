@@ -27,7 +27,7 @@ FIRST_DELAY: Final = 1.0
 LAST_DELAY: Final = 30.0
 """Pauses before a worker that ended is started again."""
 STEADY_SECONDS: Final = 60.0
-"""A worker that ran for so long is started again after the first delay."""
+"""A worker that ran for this long is started again after the first delay."""
 MOST_WORKERS: Final = 256
 
 logger = logging.getLogger(__name__)

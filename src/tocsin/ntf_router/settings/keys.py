@@ -493,7 +493,7 @@ _SMP_ROUTERS: Final = (
     _own(
         "untried_routers_per_token",
         _COUNT,
-        "... of which so many may be routers that have never answered.",
+        "... of which this many may be routers that have never answered.",
         "subscriber.untried_per_token",
     ),
     _own(
@@ -505,7 +505,7 @@ _SMP_ROUTERS: Final = (
     _own(
         "smp_untried_dials_per_token",
         _COUNT,
-        "… of which so many for routers that one device token named.",
+        "… of which this many for routers that one device token named.",
         "subscriber.untried_dials_per_token",
     ),
     _own(

@@ -45,7 +45,7 @@ class DeliverySettings:
     """From a notification to its push."""
 
     notification_ttl: float = 21 * DAY
-    """A notification that could not be pushed for so long fails as `expired`; the provider keeps it as long.
+    """A notification that could not be pushed for this long fails as `expired`; the provider keeps it as long.
 
     As long as the message itself waits at its SMP router: a phone that was off for days still learns of it.
     """
@@ -126,13 +126,13 @@ class NtfDirectSettings:
 
     enabled: bool = True
     key_lifetime: float = 30 * DAY
-    """A key to which devices seal their packets is erased after so long."""
+    """A key to which devices seal their packets is erased after this time."""
     key_rotation: float = 7 * DAY
     """A new one is made so often."""
     auth_key_rotation: float = 90 * DAY
     """The key that speaks for this router at SMP routers is replaced so often."""
     deleted_grace: float = DAY
-    """A queue that its SMP router calls deleted is kept for so long, unless its device says so too."""
+    """A queue that its SMP router calls deleted is kept for this long, unless its device says so too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class NtfSettings(OperationSettings):
     fleet: bool = False
     """Other processes with the same identity serve with the same database, at the same time."""
     fleet_lease: float = 5.0
-    """A process of a fleet that does not answer for so long is taken for gone."""
+    """A process of a fleet that does not answer for this long is taken to be gone."""
     fleet_patience: float = 5.0
     """Seconds for which a process of a fleet tries to reach an SMP router before another one may."""
 

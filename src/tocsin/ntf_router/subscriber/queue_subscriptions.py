@@ -56,7 +56,7 @@ TAKE_BACK_SECONDS: Final = 5.0
 FIRST_PAGE: Final = 32
 """Queues of a first page: few, because a database that has just started reads and marks each of them on disk."""
 PAGE_GROWTH: Final = 4
-"""Each page is so many times larger than the one before, up to the setting."""
+"""Each page is this many times larger than the one before, up to the setting."""
 PLACE_SECONDS: Final = 30.0
 """The longest wait for a place, so that routers that do not answer cannot block all others."""
 UNUSED_SECONDS: Final = 600.0

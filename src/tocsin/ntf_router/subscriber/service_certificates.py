@@ -20,7 +20,7 @@ from tocsin.transport.client_sessions import ServiceIdentity
 
 NAME: Final = "simplex"
 BEFORE: Final = timedelta(hours=25)
-"""The certificate is valid from so long before its making, for peers with another clock."""
+"""The certificate is valid from this long before its creation, for peers with another clock."""
 
 
 def new_service_credentials(now: datetime) -> Credentials:

@@ -197,7 +197,7 @@ class SmpSubscribers:
                 self._untried[token_id] = left
 
     async def _start(self) -> None:
-        """Connect to every SMP router with queues in the store, first to those whose queues were active of late."""
+        """Connect to every SMP router with queues in the store, first to those whose queues were active recently."""
         recent = asyncio.create_task(self._recently_active())
         try:
             wanted = await until_stored(

@@ -28,7 +28,7 @@ class OperationSettings:
     inactive_check_interval: float = 3600.0
     write_queue_blocks: int = 128
     write_stall_seconds: float = 60.0
-    """A connection with blocks to send whose peer reads nothing for so long is closed."""
+    """A connection with blocks to send whose peer reads nothing for this long is closed."""
     max_waiting_bytes: int = 256 * 1024**2
     """Bytes that may wait for peers which do not read, for each port; beyond it the slowest are closed."""
     max_connections: int = 15_000

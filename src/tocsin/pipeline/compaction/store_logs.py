@@ -29,7 +29,7 @@ from tocsin.pipeline.compaction.compactors import (
     compact_smp,
 )
 from tocsin.pipeline.spark.input_paths import require_plain_path
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 from tocsin.pipeline.transforms.log_lines import (
     ORDER,
     grouped_lines,
@@ -136,7 +136,7 @@ def _reading(
     compacted: Compacted,
 ) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     def read(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        settle_in()
+        freeze_imports()
         lines = (line.removesuffix(b"\r") for batch in batches for line in batch.column(0).to_pylist())
         some: list[tuple[int, bytes]] = []
         for each in compacted(lines):

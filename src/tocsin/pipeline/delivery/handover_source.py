@@ -27,7 +27,7 @@ from tocsin.ntf_router.delivery.channels.places import RouterPlace
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, read_rows
 from tocsin.pipeline.delivery.shard_keys import shard_keys
 from tocsin.pipeline.delivery.sink_notes import SinkNotes
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 from tocsin.push.provider import Urgency
 
 FORMAT: Final = "tocsin_handover"
@@ -159,7 +159,7 @@ class HandoverReader(DataSourceStreamReader):
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         if isinstance(partition, WakingPart):
             woken = HandedRow("", 0, WAKE)
             yield _record_batch([(key, "", 0, woken) for key in self._keys])

@@ -36,9 +36,9 @@ MOST_WAITING: Final = 1_000
 AT_ONCE: Final = 64
 """Pushes between two turns of the event loop, in which providers' answers are read."""
 MANY_FAILURES: Final = 32
-"""After so many failures of a provider in a row, the rest of a batch is given back."""
+"""After this many failures of a provider in a row, the rest of a batch is given back."""
 CONTROL_SHARE: Final = 4
-"""Control pushes get one of so many places while message pushes wait."""
+"""Control pushes get one of this many places while message pushes wait."""
 NOT_SERVED: Final = RetryLater("not_served", RetryScope.PROVIDER)
 TOO_SLOW: Final = RetryLater("timeout", RetryScope.TOKEN)
 NO_ROOM: Final = RetryLater("no_room", RetryScope.PROVIDER)

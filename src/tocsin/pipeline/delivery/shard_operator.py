@@ -20,7 +20,7 @@ from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.pipeline.delivery.handover_source import STATE as STATE_KIND
 from tocsin.pipeline.delivery.push_sender import sender_of
 from tocsin.pipeline.delivery.shard_batch import RouterRow, ShardBatch
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 from tocsin.push.settings import ApnsSettings, FcmSettings
 
 OUTCOMES: Final = (
@@ -68,7 +68,7 @@ class ShardOperator:
 
     def __call__(self, key: tuple[Any, ...], frames: Iterable[Any], state: GroupState) -> Iterator[Any]:
         """Spark keeps the state, and passes rows as frames of pandas."""
-        settle_in()
+        freeze_imports()
         before = bytes(state.get[0]) if state.exists else b""
         batch = self.pushed(before, (row for frame in frames for row in _rows(frame)))
         after = batch.state
@@ -95,7 +95,7 @@ class CarryingOperator:
     operator: ShardOperator
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         key, state = None, b""
         rows: list[RouterRow] = []
         for each in batches:

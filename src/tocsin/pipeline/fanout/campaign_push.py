@@ -20,7 +20,7 @@ from tocsin.pipeline.fanout.campaign_pusher import PushedToken
 from tocsin.pipeline.lake.commits import DataFile
 from tocsin.pipeline.lake.lake import Lake, LakeTable
 from tocsin.pipeline.lake.tables import FANOUT_TABLE
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 
 
 class PartPusher(Protocol):
@@ -41,7 +41,7 @@ def plan_parts(spark: SparkSession, planner: SharePlanner, *, shards: int) -> Co
     """Runs the planner on executors. Returns the number of tokens by provider."""
 
     def plan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         for batch in batches:
             for row in batch.to_pylist():
                 found = planner(row["id"], shards)
@@ -82,7 +82,7 @@ def push_part(spark: SparkSession, part: str, pusher: PartPusher, *, shards: int
     """One row per token of the part."""
 
     def push(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         for batch in batches:
             for row in batch.to_pylist():
                 answers = pusher(part, row["id"], shards)

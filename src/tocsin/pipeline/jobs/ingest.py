@@ -1,4 +1,4 @@
-"""`tocsin pipeline ingest`: follows event logs until it is stopped, and optionally builds now and then."""
+"""`tocsin pipeline ingest`: follows event logs until it is stopped, and optionally builds at intervals."""
 
 from __future__ import annotations
 

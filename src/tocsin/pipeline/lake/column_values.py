@@ -23,7 +23,7 @@ from tocsin.pipeline.lake.commits import DataFile
 from tocsin.pipeline.lake.lake import LakeTable
 from tocsin.pipeline.lake.places import TablePlace
 from tocsin.pipeline.schemas.notifications import STAGES, TEXTS, moment
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 from tocsin.pipeline.spark.session import is_one_process
 
 STAGE: Final = "stage"
@@ -152,7 +152,7 @@ class _ValuesReader:
     tasks: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         for batch in batches:
             for share in batch["id"].to_pylist():
                 found = values_in_files(self.place, self.paths[share :: self.tasks], self.texts)

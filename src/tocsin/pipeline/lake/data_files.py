@@ -28,7 +28,7 @@ from tocsin.events.private_files import sync
 from tocsin.pipeline.lake.commits import DataFile, Partition
 from tocsin.pipeline.lake.places import TablePlace
 from tocsin.pipeline.lake.tables import TableSpec
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 
 ROWS_PER_FILE: Final = 4_000_000
 WRITE: Final = "tocsin_write"
@@ -150,7 +150,7 @@ class _Writer:
     folder: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         storage = self.place.files()
         task = uuid.uuid4().hex[:12]
         open_files: dict[Partition, _OpenFile] = {}
@@ -215,7 +215,7 @@ class _Reader:
     tasks: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         storage = self.place.files()
         for batch in batches:
             for share in batch["id"].to_pylist():

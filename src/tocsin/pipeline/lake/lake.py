@@ -188,7 +188,7 @@ class LakeTable:
         return len(old) - len(new) if self._commits.add(draft) else 0
 
     def sweep(self) -> int:
-        """Deletes files that no reader can need, now and then. Returns how many."""
+        """Deletes files that no reader can need, at intervals. Returns how many."""
         if time.monotonic() - self._swept_at < SWEEP_EVERY:
             return 0
         self._swept_at = time.monotonic()

@@ -7,7 +7,7 @@ import gc
 _frozen = False
 
 
-def settle_in() -> None:
+def freeze_imports() -> None:
     """Leave what a process has imported out of garbage collection, once.
 
     Spark collects garbage after every task. Without this, each collection walks through all of pandas and PyArrow,

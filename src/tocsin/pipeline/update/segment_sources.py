@@ -25,7 +25,7 @@ from tocsin.errors import ConfigError, StoreError
 from tocsin.events.event_log import PUBLISHED
 from tocsin.pipeline.lake.places import TablePlace, table_place
 from tocsin.pipeline.spark.input_paths import literal_path
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 
 NEWLINE_WITHIN: Final = 1 << 20
 LINE: Final = "value string, segment string"
@@ -142,7 +142,7 @@ class _LinesReader:
     tasks: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         storages: dict[str, Any] = {source: place.files() for source, place in self.places.items()}
         for batch in batches:
             for share in batch["id"].to_pylist():

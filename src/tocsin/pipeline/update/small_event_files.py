@@ -22,7 +22,7 @@ from tocsin.pipeline.lake.lake import LakeTable
 from tocsin.pipeline.lake.places import TablePlace
 from tocsin.pipeline.schemas.events import EVENTS, HASHES
 from tocsin.pipeline.schemas.notifications import IDENTITY, NUMBERS, STAGES, TEXTS, moment
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 from tocsin.pipeline.transforms.event_merge import CODED_TEXTS, READ, merged_events
 from tocsin.pipeline.transforms.notifications import ALWAYS
 
@@ -30,12 +30,12 @@ MANY_FILES: Final = 100
 SMALL_FILE: Final = 20_000
 """Rows on average."""
 MERGED_AT_ONCE: Final = 200_000
-"""Rows, if there are so many in a partition. They take about 50 MB."""
+"""Rows, if there are this many in a partition. They take about 50 MB."""
 TASKS_OF_CORE: Final = 4
 
 
 def are_small(files: Sequence[DataFile]) -> bool:
-    """Whether there are so many small files that starting Python processes pays."""
+    """Whether there are enough small files to make starting Python processes worth while."""
     return len(files) >= MANY_FILES and sum(file.rows for file in files) <= SMALL_FILE * len(files)
 
 
@@ -79,7 +79,7 @@ class _MergingReader:
     tasks: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle_in()
+        freeze_imports()
         storage = self.place.files()
         for batch in batches:
             for number in batch["id"].to_pylist():

@@ -21,7 +21,7 @@ class SmpProxySettings:
     connect_timeout: float = 15.0
     response_timeout: float = 30.0
     remember_failure: float = 30.0
-    """A relay that could not be reached is not tried again for so long."""
+    """A relay that could not be reached is not tried again for this long."""
     client_concurrency: int = 32
     """Forwarded commands of one client at a time; beyond it the client is not read."""
     client_connects: int = 8
@@ -63,7 +63,7 @@ class SmpDirectSettings:
     max_ntf_routers: int = 1000
     """Connections at a time."""
     idle: float = 60.0
-    """A connection to an NTF router without packets is closed after so long."""
+    """A connection to an NTF router without packets is closed after this time."""
     public_ntf_routers_only: bool = True
     """NTF routers whose addresses are not public (loopback, private networks) are not tried."""
     ntf_routers: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class SmpSettings(OperationSettings):
     """Between delivery passes; 0 delivers at once."""
 
     notification_confirm_after: float = 5.0
-    """A notification whose bytes the notifier's system has acknowledged is kept for so long nevertheless."""
+    """A notification whose bytes the notifier's system has acknowledged is still kept for this long."""
 
     # Connections
     end_interval: float = 15.0

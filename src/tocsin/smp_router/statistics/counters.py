@@ -175,7 +175,9 @@ class SmpCounters:
     proxy_relays_evicted: int = counted("Connections to other routers closed to make room for another.")
     proxy_relays_refused: int = counted("PRXY commands refused because all connections were in use.")
     proxy_connect_errors: int = counted("PRXY commands that failed to reach the other router.")
-    proxy_connect_errors_own: int = counted("PRXY commands that failed to reach an own router.")
+    proxy_connect_errors_own: int = counted(
+        "PRXY commands that failed to reach one of the operator's own routers."
+    )
     proxy_version_errors: int = counted("PRXY commands for routers without a version in common.")
     proxy_version_errors_own: int = counted("PRXY commands for own routers without a version in common.")
     proxy_other_errors: int = counted("PRXY commands that failed for another reason.")
@@ -183,10 +185,12 @@ class SmpCounters:
     proxy_forwards: int = counted("PFWD commands forwarded to other routers.")
     proxy_forwards_own: int = counted("PFWD commands forwarded to routers of own_server_domains.")
     proxy_forwards_answered: int = counted("PFWD commands that the other router answered.")
-    proxy_forwards_answered_own: int = counted("PFWD commands that an own router answered.")
+    proxy_forwards_answered_own: int = counted(
+        "PFWD commands that one of the operator's own routers answered."
+    )
     proxy_forward_connect_errors: int = counted("PFWD commands whose connection was lost.")
     proxy_forward_connect_errors_own: int = counted(
-        "PFWD commands whose connection to an own router was lost."
+        "PFWD commands whose connection to one of the operator's own routers was lost."
     )
     proxy_forward_version_errors: int = counted("PFWD commands that failed because of the version.")
     proxy_forward_version_errors_own: int = counted(
@@ -209,7 +213,7 @@ class SmpCounters:
         return self.rcv_services if role is ServiceRole.MESSAGING else self.ntf_services
 
     def count_relay(self, name: RelayCount, *, own: bool) -> None:
-        """Count something about another router; own ones have a counter of their own as well."""
+        """Count something about another router; the operator's own routers have a separate counter as well."""
         setattr(self, name, getattr(self, name) + 1)
         if own:
             setattr(self, f"{name}_own", getattr(self, f"{name}_own") + 1)

@@ -29,7 +29,7 @@ class FrameKind(IntEnum):
     SEND = 2
     """The content of a block to send."""
     CONSUMED = 3
-    """How many blocks of a connection the router has read; so many more may come."""
+    """How many blocks of a connection the router has read; this many more may come."""
     WATCH = 4
     """Report from now on how much the connection's peer has acknowledged."""
     CLOSE = 5

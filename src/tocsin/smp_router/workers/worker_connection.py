@@ -14,7 +14,7 @@ from tocsin.smp_router.workers.messages import EndedConnection, FrameKind, Opene
 from tocsin.transport.connection_loss import BlockConnectionLost, LossReason
 
 CONSUMED_TOGETHER: Final = 2
-"""The worker hears after so many blocks that the router has read them: half of those that may be under way."""
+"""The worker hears after this many blocks that the router has read them: half of those that may be under way."""
 
 
 class FramesOut(Protocol):

@@ -29,7 +29,7 @@ from tocsin.transport.router_sessions import RouterConnection
 FULL_BYTES: Final = 16_777_216
 """Bytes waiting for a worker beyond which nothing is sent to any of its connections."""
 SILENT_SECONDS: Final = 30.0
-"""A worker that has not reported for so long hangs, and is killed."""
+"""A worker that has not reported for this long hangs, and is killed."""
 
 logger = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ FIRST_DELAY: Final = 0.5
 LAST_DELAY: Final = 30.0
 """Pauses before a worker that ended is started again."""
 STEADY_SECONDS: Final = 60.0
-"""A worker that ran for so long is started again after the first delay."""
+"""A worker that ran for this long is started again after the first delay."""
 EXIT_SECONDS: Final = 5.0
 """How long a worker may take to exit after its last connection."""
 _WATCH_SECONDS: Final = 1.0

@@ -44,7 +44,7 @@ class Script:
         self.kicks = 0
         self.began = asyncio.Event()
 
-    async def work(self) -> Round:
+    async def do_round(self) -> Round:
         self.began.set()
         result = self.rounds.popleft() if self.rounds else Idle()
         if isinstance(result, StoreError):

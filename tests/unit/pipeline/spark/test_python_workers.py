@@ -7,18 +7,18 @@ import gc
 import pytest
 
 from tocsin.pipeline.spark import python_workers
-from tocsin.pipeline.spark.python_workers import settle_in
+from tocsin.pipeline.spark.python_workers import freeze_imports
 
 
 def test_a_process_freezes_its_imports_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_workers, "_frozen", False)
     before = gc.get_freeze_count()
     try:
-        settle_in()
+        freeze_imports()
         frozen = gc.get_freeze_count()
         assert frozen > before
         later = [[each] for each in range(1000)]
-        settle_in()
+        freeze_imports()
         # Frozen objects may have been dropped meanwhile, so the count may fall. A second freeze would raise it.
         assert gc.get_freeze_count() <= frozen
         assert len(later) == 1000

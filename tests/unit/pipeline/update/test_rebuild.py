@@ -14,7 +14,7 @@ from tocsin.events.delivery_events import DeliveryEvent, Stage
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE, NOTIFICATIONS_TABLE
 from tocsin.pipeline.update.build import build
-from tocsin.pipeline.update.rebuild import forget, rebuild
+from tocsin.pipeline.update.rebuild import count_period, forget, rebuild
 from tocsin.pipeline.update.retention import expire
 
 DAY = date(2026, 11, 15)
@@ -76,6 +76,8 @@ def test_a_forgotten_period_has_no_rows_and_keeps_its_counts(spark: SparkSession
     counts = {
         name: rows for name, rows in tables(built.folder).items() if name not in ("events", "notifications")
     }
+    for _ in range(2):
+        assert count_period(spark, built, DAY) == {"notifications": 2, "events": 8}
     assert forget(spark, built, DAY) == {"notifications": 2, "events": 8}
     for table in (EVENTS_TABLE, NOTIFICATIONS_TABLE):
         left = built.table(table).read(spark).select("period").distinct().collect()

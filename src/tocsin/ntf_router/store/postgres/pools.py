@@ -61,7 +61,7 @@ class NtfPool:
     ) -> Self:
         """Open a pool. Raises StoreError.
 
-        With `idle_seconds`, the server ends a session that stands still within a transaction for so long, so that its
+        With `idle_seconds`, the server ends a session that stands still within a transaction for this long, so that its
         locks stop nobody.
 
         With `owner`, nothing is done while the schema is not ours. With `by_key`, statements must find rows by their

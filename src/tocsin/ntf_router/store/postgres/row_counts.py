@@ -3,7 +3,7 @@
 Theory of operation. One router alone adds rows (`SchemaOwner`), so it knows their number if it counts them at its start
 and notes each change after its commit. A place is taken before a row is added and given back if it was not, so that
 commands at the same time do not add more than the limit. When a commit's outcome is not known, or an operator removed
-rows with SQL, the number may be too high. So it is counted again, now and then, after such a failure and while the
+rows with SQL, the number may be too high. So it is counted again at times, after such a failure and while the
 limit is reached.
 
 Instances of a fleet add rows besides each other (`shared`). Each counts again whenever it looks, if the table's

@@ -136,8 +136,7 @@ class PipelineService:
         wanted = ReportOptions(Path(settings.report), days=settings.report_days, allowed=settings.allow)
         figures = report_of(self._lake, wanted, as_json=self._options.as_json)
         write_status(self._lake.folder, "report", "done")
-        beyond = figures.losses.beyond(settings.allow)
-        return "notifications are not accounted for: see the report" if beyond else ""
+        return "notifications are not accounted for: see the report" if figures.is_off(settings.allow) else ""
 
     def _reconcile(self) -> str:
         wanted = self._settings.reconcile

@@ -62,5 +62,5 @@ def run(options: argparse.Namespace) -> int:
     figures = run_report(
         chosen, ReportOptions(options.out, options.first, options.last, options.days, allowed)
     )
-    lost = options.check and bool(figures.losses.beyond(allowed))
-    return 1 if lost or figures.period.accounting.difference else 0
+    off = figures.is_off(allowed) if options.check else bool(figures.period.accounting.difference)
+    return int(off)

@@ -24,7 +24,7 @@ from tocsin.pipeline.delivery.handover_stream import (
 )
 from tocsin.pipeline.delivery.shard_operator import ShardOperator
 from tocsin.pipeline.jobs.options import JobOptions
-from tocsin.pipeline.jobs.progress import Summary
+from tocsin.pipeline.jobs.progress import Summary, say_page
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
 from tocsin.pipeline.spark.session import LOCAL, spark_session, submitted_options, where_it_runs
@@ -59,10 +59,11 @@ def run_deliver(
         summary.add(handed_over=sum(map(_handed_over, routers)), routers=len(routers))
         summary.show(as_json=job.as_json)
         return 0
-    settings = job.spark(STREAM)
+    settings = job.spark(STREAM, ui=True)
     settings = replace(settings, master=with_retries(settings.master))
     lake = job.open_lake()
     with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:
+        say_page(spark, STREAM)
         checkpoint = lake.checkpoint(STREAM)
         cores = spark.sparkContext.defaultParallelism
         shards = checkpoint_shards(checkpoint, shards, cores, carried=carries_state(routers))

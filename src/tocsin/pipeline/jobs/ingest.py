@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tocsin.pipeline.checks.event_checks import AHEAD
 from tocsin.pipeline.jobs.options import JobOptions
-from tocsin.pipeline.jobs.progress import Summary, step
+from tocsin.pipeline.jobs.progress import Summary, say_page, step
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
 from tocsin.pipeline.lake.tables import EVENTS_TABLE
@@ -59,6 +59,7 @@ def run_ingest(
             summary.add(events=found.events, quarantined=found.quarantined)
             summary.show(as_json=job.as_json)
             return 0
+        say_page(spark, STREAM)
         lake = job.open_lake()
         with step(spark, STREAM) as shown, stop_signals() as stop:
             service = IngestService(spark, lake, sources, build, stop, ahead=ahead)

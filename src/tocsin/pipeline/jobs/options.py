@@ -9,7 +9,7 @@ from pathlib import Path
 from tocsin.pipeline.lake.lake import Lake, existing_lake
 from tocsin.pipeline.lake.places import TablePlace, table_place
 from tocsin.pipeline.lake.status_files import DEFAULT_LAKE
-from tocsin.pipeline.spark.session import SparkSettings
+from tocsin.pipeline.spark.session import SparkSettings, submitted_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class JobOptions:
         shuffle_partitions: int = 4,
         ui: bool = False,
     ) -> SparkSettings:
-        """`ui`: for jobs that run for long. Spark's page is on loopback, so only where Spark runs on this machine."""
-        local = self.master is None or self.master.startswith("local")
+        """`ui`: for jobs that run for long. Spark's page is on loopback where we start Spark, and only there."""
+        local = (self.master is None or self.master.startswith("local")) and not submitted_options()
         shown = {"spark.ui.enabled": "true"} if ui and local else {}
         return SparkSettings(
             f"tocsin {job}",

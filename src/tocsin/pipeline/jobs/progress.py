@@ -70,6 +70,12 @@ def _in_words(stages: int, done: int, total: int) -> str:
     return f"{done:,} of {total:,} tasks" + (f" in {stages} stages" if stages > 1 else "")
 
 
+def say_page(spark: SparkSession, job: str) -> None:
+    """Say where Spark shows jobs and stages, if it does."""
+    if address := spark.sparkContext.uiWebUrl:
+        Console(stderr=True).print(f"{job}: jobs and stages: {address}", highlight=False, soft_wrap=True)
+
+
 class Summary:
     """The figures of one run."""
 

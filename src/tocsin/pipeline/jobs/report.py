@@ -68,16 +68,15 @@ def report_of(lake: Lake, report: ReportOptions, *, as_json: bool) -> Figures:
     if sums.difference:
         notes["difference"] = DOES_NOT_ADD_UP
     summary.show(as_json=as_json, notes=notes)
-    _record_check(lake.folder, figures, figures.losses.beyond(report.allowed))
+    _record_check(lake.folder, figures, report.allowed)
     return figures
 
 
-def _record_check(folder: Path, figures: Figures, beyond: Mapping[str, int]) -> None:
-    """For the page, `tocsin doctor` and Prometheus. Nothing allows a difference."""
+def _record_check(folder: Path, figures: Figures, allowed: Mapping[str, int]) -> None:
+    """For the page, `tocsin doctor` and Prometheus."""
     numbers = {name: getattr(figures.losses, name) for name in MEANINGS}
-    difference = figures.period.accounting.difference
-    failed = bool(beyond or difference)
-    said = headline(figures.losses) if beyond else DOES_NOT_ADD_UP if difference else ""
+    failed = figures.is_off(allowed)
+    said = headline(figures.losses) if figures.losses.beyond(allowed) else DOES_NOT_ADD_UP if failed else ""
     write_status(folder, "check", "failed" if failed else "done", dict(numbers), said)
     text = metrics_text(
         figures.losses,

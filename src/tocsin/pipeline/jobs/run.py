@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tocsin.pipeline.jobs.ingest import IngestService
 from tocsin.pipeline.jobs.options import JobOptions
+from tocsin.pipeline.jobs.progress import say_page
 from tocsin.pipeline.jobs.reconcile import ReconcileOptions, reconcile_with
 from tocsin.pipeline.jobs.report import METRICS, ReportOptions, report_of
 from tocsin.pipeline.lake.lake import Lake
@@ -26,6 +28,8 @@ from tocsin.pipeline.update.build import build_or_say_why, unbuilt
 from tocsin.pipeline.update.event_stream import STREAM
 from tocsin.pipeline.update.hourly_tables import first_line
 
+NAME: Final = "pipeline"
+
 
 def run_service(
     options: JobOptions, settings: PipelineSettings, retention: Mapping[str, int], *, once: bool = False
@@ -33,13 +37,12 @@ def run_service(
     """Runs until a signal arrives, or with `once` does everything one time. Returns 1 if a part failed in the end."""
     lake = options.open_lake()
     with (
-        spark_session(options.spark("pipeline", many_rows=True, ui=not once)) as spark,
+        spark_session(options.spark(NAME, many_rows=True, ui=not once)) as spark,
         stop_signals() as stop,
     ):
         ingest = IngestService(spark, lake, settings.events, None, stop, ahead=settings.ahead)
         service = PipelineService(spark, lake, options, settings, retention)
-        if not once and spark.sparkContext.uiWebUrl:
-            service.say(f"jobs and stages: {spark.sparkContext.uiWebUrl}")
+        say_page(spark, NAME)
         try:
             with stopping(spark, stop), service.metrics() if not once else nullcontext():
                 if once:
@@ -102,7 +105,7 @@ class PipelineService:
             yield
 
     def say(self, text: str) -> None:
-        Console(stderr=True).print(f"pipeline: {text}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(f"{NAME}: {text}", highlight=False, soft_wrap=True)
 
     def _do(self, part: str) -> None:
         try:
@@ -133,8 +136,7 @@ class PipelineService:
         wanted = ReportOptions(Path(settings.report), days=settings.report_days, allowed=settings.allow)
         figures = report_of(self._lake, wanted, as_json=self._options.as_json)
         write_status(self._lake.folder, "report", "done")
-        beyond = figures.losses.beyond(settings.allow)
-        return "notifications are not accounted for: see the report" if beyond else ""
+        return "notifications are not accounted for: see the report" if figures.is_off(settings.allow) else ""
 
     def _reconcile(self) -> str:
         wanted = self._settings.reconcile

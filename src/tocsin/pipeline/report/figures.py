@@ -194,3 +194,7 @@ class Figures:
     drift: tuple[HostDrift, ...] | None = None
     """None if never measured, empty if the routers agree."""
     drift_day: date | None = None
+
+    def is_off(self, allowed: Mapping[str, int]) -> bool:
+        """Whether more notifications are unaccounted for than allowed, by kind. Nothing allows a difference."""
+        return bool(self.losses.beyond(allowed) or self.period.accounting.difference)

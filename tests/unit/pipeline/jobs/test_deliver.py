@@ -7,12 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.pipeline.delivery.handover_stream import STREAM, DeliveredBatch
+from tocsin.pipeline.delivery.shard_operator import ShardOperator
 from tocsin.pipeline.jobs import deliver
-from tocsin.pipeline.jobs.deliver import _Totals, with_retries
+from tocsin.pipeline.jobs.deliver import _Totals, run_deliver, with_retries
+from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.places import table_place
 from tocsin.pipeline.lake.status_files import read_statuses
+from tocsin.pipeline.spark.session import SparkSettings
+from tocsin.push.settings import ApnsSettings, FcmSettings
 
 
 def test_the_status_says_running_from_the_first_batch_and_adds_up(
@@ -53,6 +58,24 @@ def test_batches_and_the_watch_may_write_the_status_at_the_same_time(
         totals(DeliveredBatch(number, {"accepted": 1}, 0))
     watching.join()
     assert not failures
+
+
+class Started(Exception):
+    pass
+
+
+def test_sparks_page_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[SparkSettings] = []
+
+    def session(settings: SparkSettings) -> None:
+        found.append(settings)
+        raise Started
+
+    monkeypatch.setattr(deliver, "spark_session", session)
+    operator = ShardOperator({}, ApnsSettings(), FcmSettings(), DeliverySettings(), 3.0)
+    with pytest.raises(Started):
+        run_deliver(JobOptions(tmp_path / "lake"), [], operator, interval=0.1, shards=None)
+    assert found[0].options["spark.ui.enabled"] == "true"
 
 
 @pytest.mark.parametrize(

@@ -24,3 +24,10 @@ def test_a_page_on_a_cluster_or_of_a_short_job_must_be_asked_for(tmp_path: Path)
     assert options_of(JobOptions(tmp_path).spark("build"))[UI] == "false"
     asked = JobOptions(tmp_path, spark_options={UI: "true"})
     assert options_of(asked.spark("build"))[UI] == "true"
+
+
+def test_spark_submit_decides_about_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Java runs already, and would open the page to the network."""
+    submitted = {"spark.master": "spark://host:7077"}
+    monkeypatch.setattr("tocsin.pipeline.jobs.options.submitted_options", lambda: submitted)
+    assert options_of(JobOptions(tmp_path).spark("run", ui=True))[UI] == "false"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -95,6 +96,14 @@ def test_the_token_is_that_of_the_vectors() -> None:
     other = decoded(fields(port=b"8443"))
     assert len(wire_of(other)) == 115
     assert sha256(wire_of(other)) == "ec9692ba23762dc7634f509c85442bd7dadf46f0e4d4c6f799803d31cd109db3"
+
+
+def test_the_document_has_both_forms_of_that_token() -> None:
+    """docs/howto/unifiedpush.md"""
+    page = (Path(__file__).parents[4] / "docs" / "howto" / "unifiedpush.md").read_text("utf-8")
+    ours = DeviceToken(PushProvider.WEBPUSH, replace(ADDRESS, form=WebPushForm.COMPACT).token())
+    for token in (TOKEN, ours):
+        assert f"```\n{token.text()}\n{wire_of(token).hex()}\n```" in page
 
 
 def test_commands_are_those_of_the_vectors() -> None:

@@ -133,6 +133,15 @@ def test_differences_that_cancel_out_are_seen_too() -> None:
     assert "The terms add up" not in report_page(replace(FIGURES, period=hidden))
 
 
+def test_a_difference_is_wrong_although_what_causes_it_is_allowed() -> None:
+    losses, allowed = DeliveryLosses(ends_twice=1), {"ends_twice": 1}
+    assert not replace(FIGURES, losses=losses).is_off(allowed)
+    assert replace(FIGURES, losses=losses).is_off({})
+    twice = replace(PERIOD, accounting=replace(SUMS, difference=-1, ends_twice=1))
+    assert twice.accounting.difference
+    assert replace(FIGURES, period=twice, losses=losses).is_off(allowed)
+
+
 @pytest.mark.parametrize("kind", MEANINGS)
 def test_the_headline_says_that_nothing_is_missing_only_if_it_is_so(kind: str) -> None:
     assert words(report_page(FIGURES)).count(ALL_IS_WELL) == 2

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pyspark
 
+from tocsin.pipeline.spark.java import QUICK
+
 SPARK = Path(pyspark.__file__).parent
 NODE = [sys.executable, "-m", "tocsin", "pipeline", "node"]
 EXECUTOR = b"CoarseGrainedExecutorBackend"
@@ -23,11 +25,11 @@ EXECUTORS = {
     "spark.cores.max": "2",
     "spark.executor.memory": "700m",
     "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": QUICK,
 }
 """Settings of a job that wants an executor of each of two workers, and leaves as many to another job."""
 LOOPBACK = "127.0.0.1"
-QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+QUICK_JAVA = {"JAVA_TOOL_OPTIONS": QUICK}
 """Environment for short jobs, which thorough compilation would only slow down: it takes half their CPU."""
 
 

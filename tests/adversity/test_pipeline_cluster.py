@@ -138,7 +138,8 @@ def test_spark_submit_runs_a_job_where_it_is_told(
 ) -> None:
     script = tmp_path / "job.py"
     script.write_text("import sys\nfrom tocsin.cli.main import main\nsys.exit(main())\n")
-    settings = [word for name, value in EXECUTORS.items() for word in ("--conf", f"{name}={value}")]
+    one_executor = {**EXECUTORS, "spark.cores.max": "1"}
+    settings = [word for name, value in one_executor.items() for word in ("--conf", f"{name}={value}")]
     job = ("pipeline", "ingest", "--events", source[0], "--lake", tmp_path / "lake", "--dry-run", "--json")
     done = subprocess.run(
         [SPARK / "bin" / "spark-submit", "--master", cluster.master, *settings, script, *job],

@@ -1,5 +1,6 @@
 # Every target works from a fresh checkout on a machine with Python 3.11+, make and a reachable package index.
 # PYTHON=python3.12 chooses the Python of .venv; ARGS="…" is passed on to the command a target runs.
+# Tests run with PYTHONDONTWRITEBYTECODE empty: else each process of pytest compiles all tests again at each run.
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -35,13 +36,13 @@ up: venv ## Set up and run everything: routers, a push provider, phones, the pip
 	@$(VENV)/bin/tocsin up $(ARGS)
 
 test: venv ## Run all tests, in several processes (ARGS="-k name" to choose, WORKERS=0 for one)
-	@$(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 check: venv ## The gate before a commit: format, lint, types, tests with branch coverage of wire and protocol
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
-	@$(PY) -m coverage run -m pytest $(ARGS)
+	@PYTHONDONTWRITEBYTECODE= $(PY) -m coverage run -m pytest $(ARGS)
 	@$(PY) -m coverage report
 
 bench: bench-wire bench-smp bench-auth bench-push bench-ntf bench-agent bench-direct bench-pipeline ## Run all benchmarks

@@ -18,18 +18,28 @@ settings.register_profile("tocsin", deadline=None, suppress_health_check=[Health
 settings.load_profile("tocsin")
 
 HERE: Final = Path(__file__).parent
+ADVERSITY: Final = HERE / "adversity"
 GROUPS: Final = {
     HERE / "unit" / "pipeline": "spark",
-    HERE / "adversity" / "test_drift_end_to_end.py": "jobs",
-    HERE / "adversity" / "test_pipeline_cluster.py": "jobs",
-    HERE / "adversity" / "test_pipeline_end_to_end.py": "jobs",
-    HERE / "adversity" / "test_pipeline_following.py": "jobs",
-    HERE / "adversity" / "test_spark_delivery.py": "jobs",
-    HERE / "adversity" / "test_up.py": "jobs",
+    ADVERSITY / "test_chaos.py": "desk",
+    ADVERSITY / "test_drift_end_to_end.py": "desk",
+    ADVERSITY / "test_old_backup.py": "desk",
+    ADVERSITY / "test_pipeline_cluster.py": "desk",
+    ADVERSITY / "test_pipeline_end_to_end.py": "desk",
+    ADVERSITY / "test_pipeline_following.py": "desk",
+    ADVERSITY / "test_who_sees_what.py": "desk",
+    ADVERSITY / "test_deliver_cluster.py": "jobs",
+    ADVERSITY / "test_deliver_outage.py": "jobs",
+    ADVERSITY / "test_spark_delivery.py": "jobs",
+    ADVERSITY / "test_up.py": "jobs",
     HERE / "benchmarks": "benchmarks",
     HERE / "browser": "browser",
 }
-"""Tests that must not run in several processes at once: they share a Spark session, or each starts a Java."""
+"""Tests that must not run in several processes at once: they share a Spark session, or each starts a Java.
+
+The group that takes longest comes first.
+"""
+ORDER: Final = list(dict.fromkeys(GROUPS.values()))
 
 
 def group_of(file: Path) -> str | None:
@@ -38,7 +48,8 @@ def group_of(file: Path) -> str | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Starts with the groups, which take longest, so that no process is left working alone at the end."""
-    items.sort(key=lambda item: group_of(item.path) is None)
+    places = {group: place for place, group in enumerate(ORDER)}
+    items.sort(key=lambda item: places.get(group_of(item.path) or "", len(places)))
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # it has no types

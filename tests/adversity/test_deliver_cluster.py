@@ -22,8 +22,14 @@ from tests.doubles.pulled_rows import LOOPBACK
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.routers import make_credentials
 from tests.doubles.smp_harness import until
-from tests.doubles.spark_cluster import SparkCluster, can_hide_folders, spark_cluster, without_folder
-from tests.doubles.spark_jobs import spark_jobs
+from tests.doubles.spark_cluster import (
+    EXECUTORS,
+    SparkCluster,
+    can_hide_folders,
+    spark_cluster,
+    without_folder,
+)
+from tests.doubles.spark_desk import SparkDesk, spark_desk
 from tests.unit.ntf_router.store.samples import device_token, received
 from tests.unit.pipeline.delivery.test_handover_stream import apns_settings, deliver
 from tocsin.ntf_router.delivery.channels.handover_key import KEY_VARIABLE, environment_key
@@ -39,12 +45,7 @@ from tocsin.wire.base64url import encode_base64url
 
 KILLS = int(os.environ.get("TOCSIN_SPARK_KILLS", "2"))
 PATIENCE = 120.0
-EXECUTORS = {
-    "spark.executor.memory": "600m",
-    "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.shuffle.readHostLocalDisk": "false",  # as if workers were on different machines
-}
+DIFFERENT_MACHINES = {**EXECUTORS, "spark.shuffle.readHostLocalDisk": "false"}
 HISTORY = [[(0, 16), (1, 144), (0, 16), (2, 16)], [(0, 144)], [(each, 16) for each in range(8)]]
 TOKENS, QUEUES = 10, 3
 
@@ -67,6 +68,13 @@ def cluster(tmp_path: Path, hidden: Path, monkeypatch: pytest.MonkeyPatch) -> It
     seen = subprocess.run([*without_folder(hidden), "ls", str(hidden)], capture_output=True, check=True)
     assert seen.stdout == b""
     with spark_cluster(tmp_path / "cluster", hidden=hidden) as running:
+        yield running
+
+
+@pytest.fixture
+def desk(cluster: SparkCluster) -> Iterator[SparkDesk]:
+    """Runs the driver, which sees the hidden folder."""
+    with spark_desk(cluster.master, DIFFERENT_MACHINES) as running:
         yield running
 
 
@@ -93,7 +101,7 @@ def command(folder: Path, apns: FakeApns, router: PulledRouter) -> list[str]:
 
 @pytest.mark.timeout(400 + 60 * KILLS)
 async def test_a_cluster_pushes_the_same_and_loses_nothing_when_executors_are_killed(
-    cluster: SparkCluster, hidden: Path, tmp_path: Path
+    cluster: SparkCluster, desk: SparkDesk, hidden: Path, tmp_path: Path
 ) -> None:
     wanted = await inline(tmp_path / "inline")
     credentials, key = make_credentials(), environment_key()
@@ -104,10 +112,9 @@ async def test_a_cluster_pushes_the_same_and_loses_nothing_when_executors_are_ki
         async with handover.serving():
             router = PulledRouter(LOOPBACK, channel.port, credentials.fingerprint, None)
             async with (
-                spark_jobs(cluster.master, EXECUTORS, [command(hidden, apns, router)]) as said,
+                desk.running(*command(hidden, apns, router)),
                 running_engine({PROVIDER: RecordingProvider()}, handover) as engine,
             ):
-                await said.until("deliver: pushing")
                 async with asyncio.timeout(PATIENCE):
                     while handover.away:  # noqa: ASYNC110 - nobody tells
                         await asyncio.sleep(0.05)

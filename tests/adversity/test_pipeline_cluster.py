@@ -4,6 +4,7 @@ executor is killed; a repair plan; pushes.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -26,8 +27,8 @@ from tests.doubles.lake_rows import tables
 from tests.doubles.object_storage import BUCKET, object_storage, put_object
 from tests.doubles.postgres_server import new_database
 from tests.doubles.push_provider import RecordingProvider
-from tests.doubles.spark_cluster import QUICK_JAVA, SPARK, SparkCluster, spark_cluster
-from tests.doubles.spark_jobs import spark_jobs
+from tests.doubles.spark_cluster import EXECUTORS, QUICK_JAVA, SPARK, SparkCluster, spark_cluster
+from tests.doubles.spark_desk import SparkDesk, spark_desk
 from tests.unit.ntf_router.store.samples import device_token, token
 from tests.unit.pipeline.delivery.test_handover_stream import deliver
 from tests.unit.pipeline.jobs.test_fanout import fill
@@ -41,6 +42,7 @@ from tocsin.events.queue_exports import (
 from tocsin.events.repair_plans import read_plan
 from tocsin.pipeline.lake.lake import LakeTable
 from tocsin.pipeline.lake.places import table_place
+from tocsin.pipeline.lake.status_files import read_statuses
 from tocsin.pipeline.lake.tables import TABLES
 from tocsin.pipeline.spark.java import java_home
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS
@@ -48,11 +50,7 @@ from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.server import running_fake_apns
 
 pytestmark = pytest.mark.timeout(400)
-EXECUTORS = {
-    "spark.executor.memory": "700m",
-    "spark.executor.cores": "1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-}
+PATIENCE = 120.0
 BY_NAME = {table.name: table for table in TABLES}
 ENDS = [Stage.ACCEPTED, Stage.ACCEPTED, Stage.SUPERSEDED, Stage.FAILED, Stage.SHED, None]
 
@@ -73,17 +71,15 @@ def traffic(seed: int, notifications: int) -> list[DeliveryEvent]:
     return recent(written)
 
 
-def run(*arguments: object) -> dict[str, object]:
-    command = [sys.executable, "-m", "tocsin", "pipeline", *map(str, arguments), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | QUICK_JAVA)
-    assert done.returncode == 0, done.stderr[-3000:]
-    summary: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return summary
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     with spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster_desk(cluster: SparkCluster) -> Iterator[SparkDesk]:
+    with spark_desk(cluster.master, EXECUTORS) as running:
         yield running
 
 
@@ -99,11 +95,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Deliver
 
 @pytest.fixture(scope="module")
 def local_tables(
-    source: tuple[Path, list[DeliveryEvent]], tmp_path_factory: pytest.TempPathFactory
+    source: tuple[Path, list[DeliveryEvent]], tmp_path_factory: pytest.TempPathFactory, desk: SparkDesk
 ) -> dict[str, list[str]]:
     """By the same job on this machine alone."""
     lake = tmp_path_factory.mktemp("local") / "lake"
-    ingest_and_build(source[0], lake, "local[2]")
+    desk.ask(*ingest_and_build(source[0], lake))
     found = tables(lake)
     account = recount(source[1])
     for name, wanted in account.items():
@@ -114,17 +110,10 @@ def local_tables(
     return found
 
 
-def ingest_and_build(
-    source: Path | str,
-    lake: Path | str,
-    master: str,
-    executors: Mapping[str, str] | None = None,
-    *options: object,
-) -> None:
-    arguments = ("--events", source, "--lake", lake, "--available-now", "--build", "--smallest-group", 5)
-    settings = {**FOR_FEW_ROWS, **(executors or {})}
-    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    run("ingest", *arguments, "--master", master, *words, *options)
+def ingest_and_build(source: Path | str, lake: Path | str) -> list[str]:
+    """The command."""
+    options = ("--available-now", "--build", "--smallest-group", "5")
+    return ["ingest", "--events", str(source), "--lake", str(lake), *options]
 
 
 def test_a_cluster_gives_the_same_tables(
@@ -133,7 +122,17 @@ def test_a_cluster_gives_the_same_tables(
     local_tables: dict[str, list[str]],
     tmp_path: Path,
 ) -> None:
-    ingest_and_build(source[0], tmp_path / "lake", cluster.master, EXECUTORS)
+    settings = [f"--conf={name}={value}" for name, value in {**FOR_FEW_ROWS, **EXECUTORS}.items()]
+    job = ingest_and_build(source[0], tmp_path / "lake")
+    done = subprocess.run(
+        [sys.executable, "-m", "tocsin", "pipeline", *job, "--master", cluster.master, *settings, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | QUICK_JAVA,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout.splitlines()[-1])["master"] == cluster.master
     assert tables(tmp_path / "lake") == local_tables
 
 
@@ -142,7 +141,8 @@ def test_spark_submit_runs_a_job_where_it_is_told(
 ) -> None:
     script = tmp_path / "job.py"
     script.write_text("import sys\nfrom tocsin.cli.main import main\nsys.exit(main())\n")
-    settings = [word for name, value in EXECUTORS.items() for word in ("--conf", f"{name}={value}")]
+    one_executor = {**EXECUTORS, "spark.cores.max": "1"}
+    settings = [word for name, value in one_executor.items() for word in ("--conf", f"{name}={value}")]
     job = ("pipeline", "ingest", "--events", source[0], "--lake", tmp_path / "lake", "--dry-run", "--json")
     done = subprocess.run(
         [SPARK / "bin" / "spark-submit", "--master", cluster.master, *settings, script, *job],
@@ -164,7 +164,7 @@ def test_spark_submit_runs_a_job_where_it_is_told(
 
 
 def test_a_cluster_and_its_driver_share_nothing_but_object_storage(
-    cluster: SparkCluster,
+    cluster_desk: SparkDesk,
     source: tuple[Path, list[DeliveryEvent]],
     local_tables: dict[str, list[str]],
     tmp_path: Path,
@@ -175,7 +175,7 @@ def test_a_cluster_and_its_driver_share_nothing_but_object_storage(
         for segment in source[0].iterdir():
             put_object(storage, f"{events}/{segment.name}", segment.read_bytes())
         options = [word for name, value in storage.items() for word in ("--storage", f"{name}={value}")]
-        ingest_and_build(events, lake, cluster.master, EXECUTORS, "--work", tmp_path / "work", *options)
+        cluster_desk.ask(*ingest_and_build(events, lake), "--work", tmp_path / "work", *options)
         place = table_place(lake, storage)
         for table in TABLES:
             assert LakeTable(place, table).snapshot().rows == len(local_tables[table.name]), table.name
@@ -246,6 +246,7 @@ def test_an_archive_brings_the_code_to_executors(
 
 def test_executors_killed_on_the_way_change_nothing(
     cluster: SparkCluster,
+    cluster_desk: SparkDesk,
     source: tuple[Path, list[DeliveryEvent]],
     local_tables: dict[str, list[str]],
     tmp_path: Path,
@@ -264,7 +265,7 @@ def test_executors_killed_on_the_way_change_nothing(
     killer = threading.Thread(target=kill_after_each_table)
     killer.start()
     try:
-        ingest_and_build(source[0], tmp_path / "lake", cluster.master, EXECUTORS)
+        cluster_desk.ask(*ingest_and_build(source[0], tmp_path / "lake"))
     finally:
         over.set()
         killer.join()
@@ -298,9 +299,7 @@ def write_exports(folder: Path) -> list[Path]:
     return paths
 
 
-async def jobs_done(
-    folder: Path, server_url: str, master: str, options: Mapping[str, str]
-) -> dict[str, object]:
+async def jobs_done(folder: Path, server_url: str, desk: SparkDesk) -> dict[str, object]:
     """What `reconcile`, `fanout` and `deliver` did, by one Spark session. Without what depends on keys and times."""
     ntf, *smp = write_exports(folder)
     meeting = Meeting(folder / "handover")
@@ -314,34 +313,36 @@ async def jobs_done(
             f"apns_test_port: {apns.port}\napns_test_ca_file: {apns.ca_file}\n"
             f"[STORE_LOG]\ndb_connection: {url}\n"
         )
-        lake = ["--lake", str(folder / "lake")]
-        exports = ["--ntf", str(ntf), *(word for path in smp for word in ("--smp", str(path)))]
+        lake = folder / "lake"
+        where = ("--lake", lake, "--json")
+        exports = ["--ntf", ntf, *(word for path in smp for word in ("--smp", path))]
+        plan = ("--plan", folder / "plan.jsonl")
+        reconciled = json.loads(await desk.run("reconcile", *exports, *plan, *where, code=1))
+        fanned = json.loads(await desk.run("fanout", "--config", ini, "--campaign", "x", *where))
+        reminders = {(each.device_token, each.header(b"apns-id"), each.payload) for each in apns.pushes}
         opened = meeting.opened()
-        commands = [
-            ["reconcile", *exports, "--plan", str(folder / "plan.jsonl"), *lake],
-            ["fanout", "--config", str(ini), "--campaign", "x", *lake],
-            ["deliver", "--config", str(ini), "--handover", str(meeting.folder), *lake],
-        ]
         async with (
-            spark_jobs(master, options, commands) as said,
+            desk.running("deliver", "--config", ini, "--handover", meeting.folder, *where),
             running_engine({PROVIDER: RecordingProvider()}, opened) as engine,
         ):
-            await said.until("deliver: pushing")
-            reminders = {(each.device_token, each.header(b"apns-id"), each.payload) for each in apns.pushes}
+            async with asyncio.timeout(PATIENCE):
+                while "deliver" not in read_statuses(lake):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.05)
             told = await deliver(engine, HISTORY, apns, since=len(apns.pushes))
-        summaries = said.summaries()
     return {
         "plan": sorted(msgspec.json.encode(each) for each in read_plan(folder / "plan.jsonl")),
-        "reconcile": {name: summaries[0][name] for name in ("subscriptions", "missing_at_smp")},
-        "drift": tables(folder / "lake")["drift"],
-        "fanout": {name: summaries[1][name] for name in ("pushes", "accepted", "invalid")},
+        "reconcile": {name: reconciled[name] for name in ("subscriptions", "missing_at_smp")},
+        "drift": tables(lake)["drift"],
+        "fanout": {name: fanned[name] for name in ("pushes", "accepted", "invalid")},
         "reminders": reminders,
         "told": told,
     }
 
 
-async def test_plans_and_pushes_are_the_same(cluster: SparkCluster, server_url: str, tmp_path: Path) -> None:
-    local = await jobs_done(tmp_path / "local", server_url, "local[2]", {})
+async def test_plans_and_pushes_are_the_same(
+    desk: SparkDesk, cluster_desk: SparkDesk, server_url: str, tmp_path: Path
+) -> None:
+    local = await jobs_done(tmp_path / "local", server_url, desk)
     assert local["reconcile"] == {"subscriptions": 80, "missing_at_smp": 2}
     assert local["fanout"] == {"pushes": 9, "accepted": 8, "invalid": 1}
-    assert await jobs_done(tmp_path / "cluster", server_url, cluster.master, EXECUTORS) == local
+    assert await jobs_done(tmp_path / "cluster", server_url, cluster_desk) == local

@@ -20,6 +20,7 @@ import pytest
 from tests.doubles.delivery_lines import event, recent, write_segment
 from tests.doubles.lake_rows import tables
 from tests.doubles.spark_cluster import QUICK_JAVA
+from tests.doubles.spark_desk import SparkDesk
 from tocsin.cli.main import run
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.lake.lake import Lake, LakeTable
@@ -106,7 +107,7 @@ def test_a_killed_ingest_goes_on_where_it_was(tmp_path: Path) -> None:
     assert "application" in printed
 
 
-def test_builds_by_hand_and_the_service_get_along(tmp_path: Path) -> None:
+def test_builds_by_hand_and_the_service_get_along(tmp_path: Path, desk: SparkDesk) -> None:
     """All succeed, and the tables are those of one build."""
     lake, source, alone = tmp_path / "lake", tmp_path / "ntf", tmp_path / "alone"
     stages = (Stage.RECEIVED, Stage.ATTEMPTED, Stage.ACCEPTED)
@@ -128,9 +129,9 @@ def test_builds_by_hand_and_the_service_get_along(tmp_path: Path) -> None:
     until(lambda: read_statuses(lake)["build"].state == "done", service)
     service.send_signal(signal.SIGTERM)
     assert "could not be built" not in finished(service)[1]
-    finished(start("build", lake, *groups))
-    for job, options in (("ingest", ("--events", source, "--available-now")), ("build", groups)):
-        finished(start(job, alone, *options))
+    desk.ask("build", "--lake", lake, *groups)
+    desk.ask("ingest", "--lake", alone, "--events", source, "--available-now")
+    desk.ask("build", "--lake", alone, *groups)
     assert tables(lake)[FUNNEL_TABLE.name] == tables(alone)[FUNNEL_TABLE.name]
     assert tables(lake)[NOTIFICATIONS_TABLE.name] == tables(alone)[NOTIFICATIONS_TABLE.name]
 
@@ -175,16 +176,16 @@ def test_the_service_reads_builds_and_checks_until_it_is_stopped(tmp_path: Path)
 
 
 @pytest.fixture(scope="module")
-def ingested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ingested(tmp_path_factory: pytest.TempPathFactory, desk: SparkDesk) -> Path:
     folder = tmp_path_factory.mktemp("ingested")
     write_segment(folder / "ntf", 0, recent(event(Stage.RECEIVED, n, token=n % 50) for n in range(60 * EACH)))
-    finished(start("ingest", folder / "lake", "--events", folder / "ntf", "--available-now"))
+    desk.ask("ingest", "--lake", folder / "lake", "--events", folder / "ntf", "--available-now")
     return folder / "lake"
 
 
 @pytest.mark.parametrize("to_java_too", [False, True])
 def test_a_build_that_is_stopped_says_so_in_one_line(
-    ingested: Path, tmp_path: Path, to_java_too: bool
+    ingested: Path, tmp_path: Path, to_java_too: bool, desk: SparkDesk
 ) -> None:
     """A service manager may send the signal to Java as well."""
     lake = tmp_path / "lake"
@@ -200,4 +201,4 @@ def test_a_build_that_is_stopped_says_so_in_one_line(
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith(progress)]
     assert len(lines) == 1, said
     assert "SIGTERM: stopped before the work was complete" in lines[0]
-    finished(start("build", lake))
+    desk.ask("build", "--lake", lake)

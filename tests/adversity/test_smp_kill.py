@@ -43,8 +43,8 @@ from tocsin.protocol.smp.responses import (
     Subscribed,
 )
 
-KILLS = int(os.environ.get("TOCSIN_KILLS", "50"))
-POSTGRES_KILLS = int(os.environ.get("TOCSIN_POSTGRES_KILLS", "10"))
+KILLS = int(os.environ.get("TOCSIN_KILLS", "15"))
+POSTGRES_KILLS = int(os.environ.get("TOCSIN_POSTGRES_KILLS", "5"))
 SEED = os.environ.get("TOCSIN_KILL_SEED", "tocsin")
 SENDERS, RECIPIENTS = 4, 2
 MOST_QUEUES = 12

@@ -23,7 +23,9 @@ def accepts(tree: ast.AST) -> bool:
 
 
 MODULES: Final = [
-    path for path in sorted(SOURCE.rglob("*.py")) if accepts(ast.parse(path.read_text("utf-8")))
+    path
+    for path in sorted(SOURCE.rglob("*.py"))
+    if any(name in (text := path.read_text("utf-8")) for name in ACCEPTING) and accepts(ast.parse(text))
 ]
 
 

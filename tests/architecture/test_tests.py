@@ -8,6 +8,8 @@ from typing import Final
 
 import pytest
 
+from tests.conftest import group_of
+
 TESTS: Final = Path(__file__).resolve().parents[1]
 SOURCE: Final = TESTS.parent / "src" / "tocsin"
 REPOSITORY_FOLDERS: Final = frozenset({"tools"})
@@ -95,3 +97,14 @@ def test_a_hopeful_sleep_is_seen() -> None:
     assert hopeful_sleeps("import asyncio\nasync def f():\n    await asyncio.sleep(0.1)\n") == [3]
     assert hopeful_sleeps("async def f():\n    await asyncio.sleep(0.1)  # traffic runs meanwhile\n") == []
     assert hopeful_sleeps("async def f():\n    while not done():\n        await asyncio.sleep(0.1)\n") == []
+
+
+def test_one_process_runs_all_tests_of_the_desk() -> None:
+    """Each other one would start a Spark of its own."""
+    users = [
+        path
+        for path in (TESTS / "adversity").glob("test_*.py")
+        if "desk: SparkDesk" in (text := path.read_text("utf-8")) and "def desk(" not in text
+    ]
+    assert users
+    assert {group_of(path) for path in users} == {"desk"}

@@ -37,10 +37,10 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 def install(wheel: Path, folder: Path) -> Path:
     """The folder of the commands of a new virtual environment with this wheel."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    python = folder / "bin" / "python"
-    pip = [str(python), "-m", "pip", "install", "-q", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(pip, check=True, env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
+    install = [*pip, "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(install, check=True, env=os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"})
     [packages] = folder.glob("lib/python3.*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin"

@@ -15,12 +15,21 @@ from pathlib import Path
 
 import pyspark
 
+from tocsin.pipeline.spark.java import QUICK
+
 SPARK = Path(pyspark.__file__).parent
 NODE = [sys.executable, "-m", "tocsin", "pipeline", "node"]
 EXECUTOR = b"CoarseGrainedExecutorBackend"
 """In the command of an executor."""
+EXECUTORS = {
+    "spark.cores.max": "2",
+    "spark.executor.memory": "700m",
+    "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": QUICK,
+}
+"""Settings of a job that wants an executor of each of two workers, and leaves as many to another job."""
 LOOPBACK = "127.0.0.1"
-QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+QUICK_JAVA = {"JAVA_TOOL_OPTIONS": QUICK}
 """Environment for short jobs, which thorough compilation would only slow down: it takes half their CPU."""
 
 
@@ -97,9 +106,9 @@ def spark_cluster(folder: Path, workers: int = 2, hidden: Path | None = None) ->
                     "worker",
                     *own,
                     "--cores",
-                    "1",
+                    "2",
                     "--memory",
-                    "800m",
+                    "1600m",
                     "--work",
                     str(folder / "work"),
                     "--of",

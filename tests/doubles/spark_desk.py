@@ -1,7 +1,7 @@
 """One Spark session for many `tocsin pipeline` commands: starting Spark takes longer than the jobs of a test.
 
-`python -m tests.doubles.spark_desk` reads a command from each line of standard input, a JSON list of words, and answers
-with a line of JSON: its exit code and what it printed.
+`python -m tests.doubles.spark_desk JSON` is told `master` and `options` of Spark. It reads a command from each line of
+standard input, a JSON list of words, and answers with a line of JSON: its exit code and what it printed.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ import asyncio
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from typing import Final, NamedTuple
 
 from tests.doubles.spark_cluster import QUICK_JAVA
 from tocsin.cli.main import run as tocsin
-from tocsin.pipeline.jobs import build, explain, ingest, reconcile, replay
-from tocsin.pipeline.spark.session import FOR_FEW_ROWS, SparkSettings, spark_session
+from tocsin.pipeline.jobs import build, deliver, explain, fanout, ingest, reconcile, replay
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS, SparkSettings, query_settings, spark_session
 
-JOBS: Final = (build, explain, ingest, reconcile, replay)
+JOBS: Final = (build, deliver, explain, fanout, ingest, reconcile, replay)
+SHUFFLE_PARTITIONS: Final = 2
+PATIENCE: Final = 60.0
 
 
 class Said(NamedTuple):
@@ -36,11 +39,28 @@ class SparkDesk:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    async def run(self, *words: object, code: int | None = 0) -> str:
+    def ask(self, *words: object, code: int | None = 0) -> str:
         """Run `tocsin pipeline` with these words, and return its standard output. `code` None: any exit code."""
-        said = await asyncio.to_thread(self._ask, [str(word) for word in words])
+        said = self._ask([str(word) for word in words])
         assert code in (None, said.code), (said.output + said.errors)[-3000:]
         return said.output
+
+    async def run(self, *words: object, code: int | None = 0) -> str:
+        """The same, while the caller's other tasks go on."""
+        return await asyncio.to_thread(self.ask, *words, code=code)
+
+    @asynccontextmanager
+    async def running(self, *words: object) -> AsyncIterator[None]:
+        """A command that runs until it is stopped: at the end of the body."""
+        running = asyncio.create_task(self.run(*words))
+        try:
+            yield
+        finally:
+            async with asyncio.timeout(PATIENCE):
+                while not running.done():
+                    self._process.terminate()  # again, if the command did not listen yet
+                    await asyncio.wait([running], timeout=1)
+        await running
 
     def _ask(self, words: list[str]) -> Said:
         assert self._process.stdin is not None
@@ -54,9 +74,10 @@ class SparkDesk:
 
 
 @contextmanager
-def spark_desk() -> Iterator[SparkDesk]:
+def spark_desk(master: str = "local[2]", options: Mapping[str, str] | None = None) -> Iterator[SparkDesk]:
+    """`options` of Spark, beside those for few rows."""
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-m", __name__, json.dumps({"master": master, "options": dict(options or {})})],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -72,18 +93,30 @@ def spark_desk() -> Iterator[SparkDesk]:
         process.stdout.close()
 
 
-def serve() -> None:
-    settings = SparkSettings("tests", shuffle_partitions=2, short=True, options=FOR_FEW_ROWS)
+def serve(master: str, options: Mapping[str, str]) -> None:
+    settings = SparkSettings(
+        "tests",
+        master=master,
+        memory="1g",
+        shuffle_partitions=SHUFFLE_PARTITIONS,
+        short=True,
+        options={**FOR_FEW_ROWS, **options},
+    )
     answers = sys.stdout
     with spark_session(settings) as spark:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is for the command that runs, if one does
         for job in JOBS:
             job.spark_session = lambda _: nullcontext(spark)  # type: ignore[attr-defined]
         for line in sys.stdin:
             output, errors = io.StringIO(), io.StringIO()
-            with redirect_stdout(output), redirect_stderr(errors):
+            with (
+                redirect_stdout(output),
+                redirect_stderr(errors),
+                query_settings(spark, {"spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS)}),
+            ):
                 code = tocsin(["pipeline", *json.loads(line)])
             print(json.dumps(Said(code, output.getvalue(), errors.getvalue())), file=answers, flush=True)
 
 
 if __name__ == "__main__":
-    serve()
+    serve(**json.loads(sys.argv[1]))

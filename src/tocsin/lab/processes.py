@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from tocsin.errors import ConfigError, StoreError
+from tocsin.pipeline.spark.java import QUICK
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
 from tocsin.transport.credential_files import read_fingerprint
 
@@ -25,7 +26,7 @@ STOP_SECONDS: Final = 30.0
 RESTART_SECONDS: Final = 1.0
 """Long enough to be seen, and to keep a router that fails at once from using up the CPU."""
 PORTS_FILE: Final = "ports.json"
-QUICK_JAVA: Final = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+QUICK_JAVA: Final = {"JAVA_TOOL_OPTIONS": QUICK}
 """For Spark here: compiling thoroughly costs more CPU than it saves with so few rows, and Spark starts later."""
 SERVING: Final = re.compile(r"serving on ports? \d+|Serving NTF protocol on port \d+")
 

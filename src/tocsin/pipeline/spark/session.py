@@ -16,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tocsin.errors import ConfigError
-from tocsin.pipeline.spark.java import java_home
+from tocsin.pipeline.spark.java import QUICK, java_home
 
 LOCAL: Final = "local[*]"
 LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
@@ -175,7 +175,7 @@ def options_of(settings: SparkSettings) -> dict[str, str]:
     """Every option given to Spark, by its Spark name."""
     java = [f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", "-Dderby.system.durability=test"]
     if settings.short:
-        java.append("-XX:TieredStopAtLevel=1")
+        java.append(QUICK)
     if settings.many_rows:
         java += [*FOR_MANY_ROWS, *COMPILER_LIMITS]
     local = (settings.master or LOCAL).startswith("local")

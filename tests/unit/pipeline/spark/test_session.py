@@ -42,6 +42,16 @@ def test_only_the_driver_gets_compiler_directives() -> None:
     assert "Directives" not in options[OF_EXECUTORS]
 
 
+def test_the_quick_compiler_has_room_for_the_code_of_many_builds(spark: SparkSession) -> None:
+    """Alone it would get 48 MiB, and Java would compile again and again what it had thrown away."""
+    java = spark.sparkContext._jvm
+    assert java is not None
+    bean = java.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+    options = java.java.lang.management.ManagementFactory.getPlatformMXBean(bean)
+    assert options.getVMOption("TieredStopAtLevel").getValue() == "1"
+    assert int(options.getVMOption("ReservedCodeCacheSize").getValue()) > 200 << 20
+
+
 @pytest.mark.parametrize("path", ["", os.environ["PATH"]], ids=["of the package", "of this machine"])
 def test_java_starts_with_its_options(tmp_path: Path, path: str) -> None:
     home = java_home({"PATH": path}, tmp_path)

@@ -164,9 +164,29 @@ def test_another_threshold_rebuilds_the_tables(spark: SparkSession, lake: Lake, 
     assert [row.received for row in lake.table(FUNNEL_TABLE).read(spark).collect()] == [2]
 
 
+OF_ONE, OF_BOTH = delivered(1), [*delivered(1), *delivered(2)]
+
+
+@pytest.fixture(scope="module")
+def built_at_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The tables of these events, by one build."""
+    folder = tmp_path_factory.mktemp("whole")
+    for number, written in enumerate((OF_ONE, OF_BOTH), 1):
+        write_segment(folder / "ntf", number, written)
+    whole = Lake(folder / "lake")
+    ingest(spark, whole, folder / "ntf")
+    build(spark, whole, smallest_group=1)
+    return tables(whole.folder)
+
+
 @pytest.mark.parametrize("overtaken_at", [1, 2, 5])
 def test_a_build_that_another_one_overtakes_goes_on_with_what_is_left(
-    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overtaken_at: int
+    spark: SparkSession,
+    lake: Lake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    overtaken_at: int,
+    built_at_once: dict[str, list[str]],
 ) -> None:
     """The other one even saw more events."""
     publish, calls = LakeTable.publish, list[str]()
@@ -176,21 +196,18 @@ def test_a_build_that_another_one_overtakes_goes_on_with_what_is_left(
         if len(calls) == overtaken_at:
             with monkeypatch.context() as patched:
                 patched.setattr(LakeTable, "publish", publish)
-                write_segment(tmp_path / "ntf", 2, [*delivered(1), *delivered(2)])
+                write_segment(tmp_path / "ntf", 2, OF_BOTH)
                 ingest(spark, Lake(lake.folder), tmp_path / "ntf")
                 build(spark, Lake(lake.folder), smallest_group=1)
         return publish(self, *arguments, **options)  # type: ignore[arg-type]
 
-    write_segment(tmp_path / "ntf", 1, delivered(1))
+    write_segment(tmp_path / "ntf", 1, OF_ONE)
     ingest(spark, lake, tmp_path / "ntf")
     with monkeypatch.context() as patched:
         patched.setattr(LakeTable, "publish", overtaken)
         build(spark, lake, smallest_group=1)
     assert len(calls) >= overtaken_at
-    whole = Lake(tmp_path / "whole")
-    ingest(spark, whole, tmp_path / "ntf")
-    build(spark, whole, smallest_group=1)
-    assert tables(lake.folder) == tables(whole.folder)
+    assert tables(lake.folder) == built_at_once
 
 
 def test_many_builds_leave_few_files_and_nothing_in_memory(
@@ -238,16 +255,25 @@ FAILING = (
 )
 
 
+@pytest.fixture(scope="module")
+def built_with_news(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with events since its build."""
+    folder = tmp_path_factory.mktemp("news")
+    lake, source = Lake(folder / "lake"), folder / "ntf"
+    write_segment(source, 1, delivered(1))
+    ingest(spark, lake, source)
+    build(spark, lake, smallest_group=2)
+    write_segment(source, 2, delivered(2))
+    ingest(spark, lake, source)
+    return folder / "lake"
+
+
 @pytest.mark.parametrize("failing", FAILING)
 def test_a_build_that_fails_leaves_nothing_in_memory(
-    spark: SparkSession, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+    spark: SparkSession, built_with_news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     """Also if rows were computed before the failure."""
-    write_segment(tmp_path / "ntf", 1, delivered(1))
-    ingest(spark, lake, tmp_path / "ntf")
-    build(spark, lake, smallest_group=2)
-    write_segment(tmp_path / "ntf", 2, delivered(2))
-    ingest(spark, lake, tmp_path / "ntf")
+    lake = Lake(shutil.copytree(built_with_news, tmp_path / "lake"))
     before = cached_ids()
 
     def fails(*frames: object, **_: object) -> None:

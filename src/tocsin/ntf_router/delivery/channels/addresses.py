@@ -15,7 +15,6 @@ from tocsin.protocol.addresses import KEY_HASH_BYTES, parse_hosts_and_port
 from tocsin.wire.base64url import decode_base64url
 
 TLS: Final = "tls"
-KAFKA: Final = "kafka"
 STORAGE: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 
 

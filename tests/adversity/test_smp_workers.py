@@ -22,7 +22,7 @@ from tocsin.protocol.smp.recipient_commands import AcknowledgeMessage, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived
 
 pytestmark = pytest.mark.timeout(180)
-KILLS: Final = int(os.environ.get("TOCSIN_WORKER_KILLS", "10"))
+KILLS: Final = int(os.environ.get("TOCSIN_WORKER_KILLS", "5"))
 WORKERS: Final = 2
 
 

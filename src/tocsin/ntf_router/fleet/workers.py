@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from tocsin.errors import ConfigError
 from tocsin.events.pseudonyms import keys_folder
-from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.settings.settings import NtfSettings, check_fleet
 from tocsin.operate.process import stop_signals
 from tocsin.transport.listener import SocketsByPort, inherited_sockets, listening_sockets
 
@@ -29,6 +29,7 @@ LAST_DELAY: Final = 30.0
 STEADY_SECONDS: Final = 60.0
 """A worker that ran for this long is started again after the first delay."""
 MOST_WORKERS: Final = 256
+LAST_PORT: Final = 65_535
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +101,27 @@ def settings_of_worker(settings: NtfSettings, number: int) -> NtfSettings:
     )
 
 
+def check_workers(settings: NtfSettings, count: int) -> None:
+    """Refuse what would make workers end at each start. Raises ConfigError."""
+    if not settings.fleet:
+        raise ConfigError("--workers needs fleet: on, and a PostgreSQL database that the workers share")
+    check_fleet(settings)
+    users = dict.fromkeys(settings.ports, "port")
+    for number in range(1, count + 1):
+        place = settings_of_worker(settings, number)
+        for name, port in (("control_port", place.control_port), ("prometheus_port", place.prometheus_port)):
+            if not port:
+                continue
+            user = f"{name} of worker {number}"
+            if port > LAST_PORT:
+                raise ConfigError(f"the {user} would be {port}: choose a lower {name}")
+            if other := users.get(port):
+                raise ConfigError(
+                    f"the {user} would be {port}, which is the {other}: choose ports that are {count} apart or more"
+                )
+            users[port] = user
+
+
 class WorkerProcesses:
     """Starts workers and keeps their number."""
 
@@ -112,8 +134,7 @@ class WorkerProcesses:
 
     async def run(self, settings: NtfSettings) -> None:
         """Run until a signal to stop. Raises ConfigError, and ConnectFailed if a port cannot be used."""
-        if not settings.fleet:
-            raise ConfigError("--workers needs fleet: on, and a PostgreSQL database that the workers share")
+        check_workers(settings, self._count)
         sockets: SocketsByPort = {}
         lifeline, kept = os.pipe()
         try:

@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from tocsin.errors import ConfigError
 from tocsin.operate.settings.operation_settings import OperationSettings
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION, SUPPORTED
 from tocsin.push.settings import ApnsSettings, FcmSettings, WebPushSettings
@@ -200,3 +201,11 @@ class NtfSettings(OperationSettings):
     statistics_start: float = 0.0
     """Time of day (UTC) of the first such line, in seconds; the next day's if it is past."""
     statistics_interval: float = DAY
+
+
+def check_fleet(settings: NtfSettings) -> None:
+    """Raises ConfigError if a fleet could not share the store."""
+    if settings.fleet and settings.store_kind is not StoreKind.URL:
+        raise ConfigError(
+            "fleet: on needs a PostgreSQL database that all its processes reach: set [STORE_LOG] db_connection"
+        )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tocsin.errors import ConfigError
-from tocsin.ntf_router.fleet.workers import WorkerPlace, WorkerProcesses, settings_of_worker
-from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.fleet.workers import WorkerPlace, WorkerProcesses, check_workers, settings_of_worker
+from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 
 SETTINGS = NtfSettings(
     store=Path("/var/ntf"),
@@ -17,6 +17,7 @@ SETTINGS = NtfSettings(
     prometheus_port=9102,
     event_log=Path("/var/ntf/events"),
     fleet=True,
+    store_kind=StoreKind.URL,
 )
 
 
@@ -55,3 +56,30 @@ def test_what_is_off_or_chosen_by_the_system_stays_so() -> None:
 async def test_workers_without_a_fleet_are_refused() -> None:
     with pytest.raises(ConfigError, match="fleet: on"):
         await WorkerProcesses(lambda _place: ["false"], 2).run(replace(SETTINGS, fleet=False))
+
+
+async def test_workers_without_a_database_are_refused() -> None:
+    with pytest.raises(ConfigError, match="fleet: on needs a PostgreSQL database"):
+        await WorkerProcesses(lambda _place: ["false"], 2).run(replace(SETTINGS, store_kind=StoreKind.MEMORY))
+
+
+@pytest.mark.parametrize(
+    ("control_port", "prometheus_port", "message"),
+    [
+        (9101, 9102, "control_port of worker 2 would be 9102, which is the prometheus_port of worker 1"),
+        (442, None, "control_port of worker 2 would be 443, which is the port"),
+        (5227, 5227, "prometheus_port of worker 1 would be 5227, which is the control_port of worker 1"),
+        (None, 65_535, "prometheus_port of worker 2 would be 65536: choose a lower prometheus_port"),
+    ],
+)
+async def test_ports_of_later_workers_that_somebody_else_needs_are_refused(
+    control_port: int | None, prometheus_port: int | None, message: str
+) -> None:
+    settings = replace(SETTINGS, control_port=control_port, prometheus_port=prometheus_port)
+    with pytest.raises(ConfigError, match=message):
+        await WorkerProcesses(lambda _place: ["false"], 2).run(settings)
+
+
+def test_ports_that_the_system_chooses_or_that_are_far_enough_apart_are_not_refused() -> None:
+    check_workers(replace(SETTINGS, control_port=0, prometheus_port=0), 2)
+    check_workers(replace(SETTINGS, control_port=9100, prometheus_port=9102), 2)

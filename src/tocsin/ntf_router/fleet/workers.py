@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Self
 
 from tocsin.errors import ConfigError
@@ -95,10 +96,17 @@ def settings_of_worker(settings: NtfSettings, number: int) -> NtfSettings:
         store=None if settings.store is None else settings.store / f"worker-{number}",
         control_port=settings.control_port and settings.control_port + later,
         prometheus_port=settings.prometheus_port and settings.prometheus_port + later,
+        # Relative ones are in the store's folder, which differs.
+        statistics_file=settings.statistics_file and _of_worker(settings.statistics_file, number),
+        prometheus_file=_of_worker(settings.prometheus_file, number),
         event_log=None if log is None else log.with_name(f"{log.name}-{number}"),
         # All make the same pseudonyms, because the stages of one notification are with several of them.
         event_log_keys=None if log is None else keys_folder(log, settings.event_log_keys),
     )
+
+
+def _of_worker(file: Path, number: int) -> Path:
+    return file.with_stem(f"{file.stem}-{number}") if file.is_absolute() else file
 
 
 def check_workers(settings: NtfSettings, count: int) -> None:

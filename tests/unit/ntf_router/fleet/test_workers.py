@@ -46,6 +46,19 @@ def test_later_workers_have_the_next_ports_and_folders_of_their_own() -> None:
     assert third.event_log_keys == Path("/var/ntf/events-keys")  # the same pseudonyms
 
 
+def test_later_workers_have_files_of_their_own_wherever_these_are() -> None:
+    chosen = replace(
+        SETTINGS, statistics_file=Path("/var/stats/ntf.log"), prometheus_file=Path("/var/metrics/ntf.prom")
+    )
+    second = settings_of_worker(chosen, 2)
+    assert second.statistics_file == Path("/var/stats/ntf-2.log")
+    assert second.prometheus_file == Path("/var/metrics/ntf-2.prom")
+    assert (
+        settings_of_worker(SETTINGS, 2).statistics_file == SETTINGS.statistics_file
+    )  # in the worker's store
+    assert settings_of_worker(replace(SETTINGS, statistics_file=None), 2).statistics_file is None
+
+
 def test_what_is_off_or_chosen_by_the_system_stays_so() -> None:
     off = replace(SETTINGS, store=None, control_port=None, prometheus_port=0, event_log=None)
     second = settings_of_worker(off, 2)

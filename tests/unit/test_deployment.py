@@ -14,11 +14,15 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # it has no types
 
 from tocsin.cli.main import build_parser
+from tocsin.ntf_router.fleet.workers import settings_of_worker
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.operate.operator_pages import READY_PATH
 from tocsin.pipeline.service.settings import load_settings
 from tools import grafana_dashboard, reference_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
+GUIDE = ROOT / "docs" / "howto" / "scale-out.md"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 RULES = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"][0]["rules"]
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
@@ -123,6 +127,43 @@ def test_systemd_accepts_a_unit_and_finds_little_exposed(unit: Path, tmp_path: P
         check=False,
     )
     assert security.returncode == 0, security.stdout[-300:]
+
+
+def test_each_worker_of_the_ntf_router_may_write_its_event_log() -> None:
+    unit = (DEPLOY / "systemd" / "tocsin-ntf.service").read_text()
+    folders = [
+        Path(each.removeprefix("-"))
+        for line in unit.splitlines()
+        if line.startswith("ReadWritePaths=")
+        for each in line.removeprefix("ReadWritePaths=").split()
+    ]
+    settings = NtfSettings(event_log=Path("/var/opt/tocsin-events/ntf"))
+    for number in (1, 2, 3):
+        place = settings_of_worker(settings, number)
+        for file in (place.event_log, place.store):
+            assert file is not None
+            assert any(file.is_relative_to(folder) for folder in folders), file
+
+
+def example(first_line: str) -> str:
+    """The block of the guide that begins so."""
+    blocks: list[str] = re.findall(r"^```\n(.*?)^```$", GUIDE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return next(block for block in blocks if block.startswith(first_line))
+
+
+def test_the_balancers_of_the_guide_give_up_connections_and_ask_where_routers_answer(tmp_path: Path) -> None:
+    haproxy = example("defaults\n")
+    for each in ("connect", "client", "server"):
+        assert re.search(rf"^    timeout {each} \d", haproxy, flags=re.MULTILINE)
+    assert f"option httpchk GET {READY_PATH}\n" in haproxy
+    assert "proxy_timeout 1h;" in example("stream {")
+    if (program := shutil.which("haproxy")) is not None:
+        file = tmp_path / "haproxy.cfg"
+        file.write_text(haproxy)
+        checked = subprocess.run(
+            [program, "-c", "-f", str(file)], capture_output=True, text=True, check=False
+        )
+        assert (checked.returncode, "WARNING" in checked.stderr) == (0, False), checked.stderr
 
 
 SPARK_SERVICES = ("spark-master", "spark-worker", "deliver", "run")

@@ -204,8 +204,14 @@ class NtfSettings(OperationSettings):
 
 
 def check_fleet(settings: NtfSettings) -> None:
-    """Raises ConfigError if a fleet could not share the store."""
-    if settings.fleet and settings.store_kind is not StoreKind.URL:
+    """Raises ConfigError for settings that do not go with a fleet."""
+    if not settings.fleet:
+        return
+    if settings.store_kind is not StoreKind.URL:
         raise ConfigError(
             "fleet: on needs a PostgreSQL database that all its processes reach: set [STORE_LOG] db_connection"
+        )
+    if settings.delivery.engine is not DeliveryEngine.INLINE:
+        raise ConfigError(
+            "the processes of a fleet push by themselves: set delivery_engine: inline, or fleet: off"
         )

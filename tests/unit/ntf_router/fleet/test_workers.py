@@ -9,7 +9,7 @@ import pytest
 
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.fleet.workers import WorkerPlace, WorkerProcesses, check_workers, settings_of_worker
-from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
+from tocsin.ntf_router.settings.settings import DeliveryEngine, NtfSettings, StoreKind
 
 SETTINGS = NtfSettings(
     store=Path("/var/ntf"),
@@ -74,6 +74,12 @@ async def test_workers_without_a_fleet_are_refused() -> None:
 async def test_workers_without_a_database_are_refused() -> None:
     with pytest.raises(ConfigError, match="fleet: on needs a PostgreSQL database"):
         await WorkerProcesses(lambda _place: ["false"], 2).run(replace(SETTINGS, store_kind=StoreKind.MEMORY))
+
+
+async def test_workers_that_should_hand_pushes_over_are_refused() -> None:
+    engine = replace(SETTINGS.delivery, engine=DeliveryEngine.BOTH)
+    with pytest.raises(ConfigError, match="push by themselves"):
+        await WorkerProcesses(lambda _place: ["false"], 2).run(replace(SETTINGS, delivery=engine))
 
 
 @pytest.mark.parametrize(

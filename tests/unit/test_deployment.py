@@ -169,7 +169,7 @@ def test_the_balancers_of_the_guide_give_up_connections_and_ask_where_routers_an
 SPARK_SERVICES = ("spark-master", "spark-worker", "deliver", "run")
 
 
-@pytest.mark.parametrize("name", ["smp", "ntf", *SPARK_SERVICES])
+@pytest.mark.parametrize("name", ["smp", "ntf", "ntf-2", *SPARK_SERVICES])
 def test_a_container_starts_a_command_that_exists_and_may_do_little(name: str) -> None:
     service = COMPOSE["services"][name]
     build_parser().parse_args(service["command"])
@@ -233,7 +233,7 @@ def test_the_pipeline_reads_the_event_logs_of_both_routers_and_no_key_of_pseudon
 
 def test_the_image_makes_every_folder_that_a_volume_needs() -> None:
     made = (DEPLOY / "Dockerfile").read_text()
-    for name in ("smp", "ntf", *SPARK_SERVICES):
+    for name in ("smp", "ntf", "ntf-2", *SPARK_SERVICES):
         for place, source in mounted(name).items():
             assert source.startswith(".") or f" {place}" in made, place
 
@@ -249,12 +249,49 @@ def test_prometheus_asks_where_the_containers_answer() -> None:
     told = {
         f"{name}:{COMPOSE['services'][name]['environment'][f'TOCSIN_{name.upper()}_PROMETHEUS_PORT']}"
         for name in ("smp", "ntf")
-    }
+    } | {f"{name}:{port}" for name, port in further_instances()}
     pipeline, _ = load_settings(DEPLOY / "pipeline" / "pipeline.toml", tables={}, kinds=())
     assert pipeline.prometheus_host == "0.0.0.0"  # noqa: S104 - inside the containers' network
     assert targets == told | {f"run:{pipeline.prometheus_port}"}
     for file in settings["rule_files"]:
         assert (DEPLOY / "prometheus" / file).exists()
+
+
+def further_instances() -> list[tuple[str, str]]:
+    """Instances of the profile `fleet`, and the ports of their metrics."""
+    return [
+        (name, service["environment"]["TOCSIN_NTF_PROMETHEUS_PORT"])
+        for name, service in COMPOSE["services"].items()
+        if service.get("profiles") == ["fleet"] and service.get("command") == ["ntf", "start"]
+    ]
+
+
+def test_the_containers_of_a_fleet_share_what_they_must_and_nothing_else() -> None:
+    first = COMPOSE["services"]["ntf"]
+    assert first["environment"]["TOCSIN_NTF_FLEET"] == "${NTF_FLEET:-off}"
+    [(name, port)] = further_instances()
+    other = COMPOSE["services"][name]
+    assert not other["ports"]  # the balancer has the port
+    differing = {key for key, value in first["environment"].items() if other["environment"][key] != value}
+    assert differing == {"TOCSIN_NTF_EVENT_LOG"}
+    config, store, keys = (
+        "/etc/opt/simplex-notifications",
+        "/var/opt/simplex-notifications",
+        "/var/opt/pseudonym-keys",
+    )
+    assert mounted(name)[config] == f"{mounted('ntf')[config]}:ro"
+    assert mounted(name)[keys] == mounted("ntf")[keys]
+    assert mounted(name)[store] != mounted("ntf")[store]
+
+    balancer = COMPOSE["services"]["balancer"]
+    assert balancer["profiles"] == ["fleet"]
+    assert balancer["depends_on"] == ["ntf", name]
+    file = (DEPLOY / "haproxy" / "haproxy.cfg").read_text()
+    assert re.findall(r"^    server \w+ (\S+)$", file, flags=re.MULTILINE) == ["ntf:443", f"{name}:443"]
+    [bound] = re.findall(r"bind :(\d+)", file)
+    assert balancer["ports"] == [f"443:{bound}"]
+    assert f"check port {port} " in file
+    assert f"option httpchk GET {READY_PATH}\n" in file
 
 
 def test_what_containers_mount_is_there() -> None:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
 
-from tocsin.errors import ConfigError
+from tocsin.errors import ConfigError, StoreError
 from tocsin.events.pseudonyms import keys_folder
 from tocsin.ntf_router.settings.settings import NtfSettings, check_fleet
 from tocsin.operate.process import stop_signals
@@ -139,9 +139,14 @@ class WorkerProcesses:
         self._count: Final = count
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = False
+        self._never_served: set[int] = set()
+        """Workers whose first process ended by itself and soon."""
 
     async def run(self, settings: NtfSettings) -> None:
-        """Run until a signal to stop. Raises ConfigError, and ConnectFailed if a port cannot be used."""
+        """Run until a signal to stop.
+
+        Raises ConfigError, ConnectFailed if a port cannot be used, and StoreError if no worker can start.
+        """
         check_workers(settings, self._count)
         sockets: SocketsByPort = {}
         lifeline, kept = os.pipe()
@@ -151,7 +156,7 @@ class WorkerProcesses:
                     sockets = {**sockets, port: await listening_sockets(settings.hosts, port)}
                 fds = {port: [each.fileno() for each in opened] for port, opened in sockets.items()}
                 places = [WorkerPlace(number + 1, lifeline, fds) for number in range(self._count)]
-                tasks = [asyncio.create_task(self._keep(place)) for place in places]
+                tasks = [asyncio.create_task(self._keep(place, stop_requested)) for place in places]
                 await stop_requested.wait()
                 self._stopping = True
                 for process in self._processes.values():
@@ -161,6 +166,8 @@ class WorkerProcesses:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await asyncio.gather(*(process.wait() for process in self._processes.values()))
+                if len(self._never_served) == self._count:
+                    raise StoreError("no worker could start: each says why above")
         finally:
             for each in (lifeline, kept):
                 os.close(each)
@@ -168,8 +175,9 @@ class WorkerProcesses:
                 for sock in opened:
                     sock.close()
 
-    async def _keep(self, place: WorkerPlace) -> None:
-        loop, delay = asyncio.get_running_loop(), FIRST_DELAY
+    async def _keep(self, place: WorkerPlace, stop_requested: asyncio.Event) -> None:
+        """Start the worker again whenever it ends, unless all ended at their first start: one router would, too."""
+        loop, delay, is_first = asyncio.get_running_loop(), FIRST_DELAY, True
         while not self._stopping:
             began = loop.time()
             process = await asyncio.create_subprocess_exec(
@@ -180,6 +188,12 @@ class WorkerProcesses:
             del self._processes[place.number]
             if loop.time() - began >= STEADY_SECONDS:
                 delay = FIRST_DELAY
+            elif is_first and code > 0:
+                self._never_served.add(place.number)
+                if len(self._never_served) == self._count:
+                    stop_requested.set()
+                    return
+            is_first = False
             logger.error("worker %d ended with code %d; it starts again in %.0f s", place.number, code, delay)
             await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_DELAY)

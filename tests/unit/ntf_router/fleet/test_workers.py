@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tocsin.errors import ConfigError
+from tests.doubles.smp_harness import until
+from tocsin.errors import ConfigError, StoreError
 from tocsin.ntf_router.fleet.workers import WorkerPlace, WorkerProcesses, check_workers, settings_of_worker
 from tocsin.ntf_router.settings.settings import DeliveryEngine, NtfSettings, StoreKind
 
@@ -102,3 +106,22 @@ async def test_ports_of_later_workers_that_somebody_else_needs_are_refused(
 def test_ports_that_the_system_chooses_or_that_are_far_enough_apart_are_not_refused() -> None:
     check_workers(replace(SETTINGS, control_port=0, prometheus_port=0), 2)
     check_workers(replace(SETTINGS, control_port=9100, prometheus_port=9102), 2)
+
+
+async def test_the_first_process_ends_if_no_worker_can_start() -> None:
+    with pytest.raises(StoreError, match="no worker could start"):
+        await WorkerProcesses(lambda _place: ["false"], 2).run(
+            replace(SETTINGS, hosts=("127.0.0.1",), ports=(0,))
+        )
+
+
+async def test_a_worker_that_cannot_start_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    def command(place: str) -> list[str]:
+        return ["false"] if place.startswith("2:") else ["sleep", "60"]
+
+    settings = replace(SETTINGS, hosts=("127.0.0.1",), ports=(0,))
+    running = asyncio.create_task(WorkerProcesses(command, 2).run(settings))
+    await until(lambda: "worker 2 ended with code 1; it starts again" in caplog.text)
+    assert not running.done()
+    os.kill(os.getpid(), signal.SIGTERM)
+    await running

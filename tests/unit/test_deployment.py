@@ -14,11 +14,15 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # it has no types
 
 from tocsin.cli.main import build_parser
+from tocsin.ntf_router.fleet.workers import settings_of_worker
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.operate.operator_pages import READY_PATH
 from tocsin.pipeline.service.settings import load_settings
 from tools import grafana_dashboard, reference_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
+GUIDE = ROOT / "docs" / "howto" / "scale-out.md"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 RULES = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"][0]["rules"]
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
@@ -125,10 +129,47 @@ def test_systemd_accepts_a_unit_and_finds_little_exposed(unit: Path, tmp_path: P
     assert security.returncode == 0, security.stdout[-300:]
 
 
+def test_each_worker_of_the_ntf_router_may_write_its_event_log() -> None:
+    unit = (DEPLOY / "systemd" / "tocsin-ntf.service").read_text()
+    folders = [
+        Path(each.removeprefix("-"))
+        for line in unit.splitlines()
+        if line.startswith("ReadWritePaths=")
+        for each in line.removeprefix("ReadWritePaths=").split()
+    ]
+    settings = NtfSettings(event_log=Path("/var/opt/tocsin-events/ntf"))
+    for number in (1, 2, 3):
+        place = settings_of_worker(settings, number)
+        for file in (place.event_log, place.store):
+            assert file is not None
+            assert any(file.is_relative_to(folder) for folder in folders), file
+
+
+def example(first_line: str) -> str:
+    """The block of the guide that begins so."""
+    blocks: list[str] = re.findall(r"^```\n(.*?)^```$", GUIDE.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return next(block for block in blocks if block.startswith(first_line))
+
+
+def test_the_balancers_of_the_guide_give_up_connections_and_ask_where_routers_answer(tmp_path: Path) -> None:
+    haproxy = example("defaults\n")
+    for each in ("connect", "client", "server"):
+        assert re.search(rf"^    timeout {each} \d", haproxy, flags=re.MULTILINE)
+    assert f"option httpchk GET {READY_PATH}\n" in haproxy
+    assert "proxy_timeout 1h;" in example("stream {")
+    if (program := shutil.which("haproxy")) is not None:
+        file = tmp_path / "haproxy.cfg"
+        file.write_text(haproxy)
+        checked = subprocess.run(
+            [program, "-c", "-f", str(file)], capture_output=True, text=True, check=False
+        )
+        assert (checked.returncode, "WARNING" in checked.stderr) == (0, False), checked.stderr
+
+
 SPARK_SERVICES = ("spark-master", "spark-worker", "deliver", "run")
 
 
-@pytest.mark.parametrize("name", ["smp", "ntf", *SPARK_SERVICES])
+@pytest.mark.parametrize("name", ["smp", "ntf", "ntf-2", *SPARK_SERVICES])
 def test_a_container_starts_a_command_that_exists_and_may_do_little(name: str) -> None:
     service = COMPOSE["services"][name]
     build_parser().parse_args(service["command"])
@@ -192,7 +233,7 @@ def test_the_pipeline_reads_the_event_logs_of_both_routers_and_no_key_of_pseudon
 
 def test_the_image_makes_every_folder_that_a_volume_needs() -> None:
     made = (DEPLOY / "Dockerfile").read_text()
-    for name in ("smp", "ntf", *SPARK_SERVICES):
+    for name in ("smp", "ntf", "ntf-2", *SPARK_SERVICES):
         for place, source in mounted(name).items():
             assert source.startswith(".") or f" {place}" in made, place
 
@@ -208,12 +249,49 @@ def test_prometheus_asks_where_the_containers_answer() -> None:
     told = {
         f"{name}:{COMPOSE['services'][name]['environment'][f'TOCSIN_{name.upper()}_PROMETHEUS_PORT']}"
         for name in ("smp", "ntf")
-    }
+    } | {f"{name}:{port}" for name, port in further_instances()}
     pipeline, _ = load_settings(DEPLOY / "pipeline" / "pipeline.toml", tables={}, kinds=())
     assert pipeline.prometheus_host == "0.0.0.0"  # noqa: S104 - inside the containers' network
     assert targets == told | {f"run:{pipeline.prometheus_port}"}
     for file in settings["rule_files"]:
         assert (DEPLOY / "prometheus" / file).exists()
+
+
+def further_instances() -> list[tuple[str, str]]:
+    """Instances of the profile `fleet`, and the ports of their metrics."""
+    return [
+        (name, service["environment"]["TOCSIN_NTF_PROMETHEUS_PORT"])
+        for name, service in COMPOSE["services"].items()
+        if service.get("profiles") == ["fleet"] and service.get("command") == ["ntf", "start"]
+    ]
+
+
+def test_the_containers_of_a_fleet_share_what_they_must_and_nothing_else() -> None:
+    first = COMPOSE["services"]["ntf"]
+    assert first["environment"]["TOCSIN_NTF_FLEET"] == "${NTF_FLEET:-off}"
+    [(name, port)] = further_instances()
+    other = COMPOSE["services"][name]
+    assert not other["ports"]  # the balancer has the port
+    differing = {key for key, value in first["environment"].items() if other["environment"][key] != value}
+    assert differing == {"TOCSIN_NTF_EVENT_LOG"}
+    config, store, keys = (
+        "/etc/opt/simplex-notifications",
+        "/var/opt/simplex-notifications",
+        "/var/opt/pseudonym-keys",
+    )
+    assert mounted(name)[config] == f"{mounted('ntf')[config]}:ro"
+    assert mounted(name)[keys] == mounted("ntf")[keys]
+    assert mounted(name)[store] != mounted("ntf")[store]
+
+    balancer = COMPOSE["services"]["balancer"]
+    assert balancer["profiles"] == ["fleet"]
+    assert balancer["depends_on"] == ["ntf", name]
+    file = (DEPLOY / "haproxy" / "haproxy.cfg").read_text()
+    assert re.findall(r"^    server \w+ (\S+)$", file, flags=re.MULTILINE) == ["ntf:443", f"{name}:443"]
+    [bound] = re.findall(r"bind :(\d+)", file)
+    assert balancer["ports"] == [f"443:{bound}"]
+    assert f"check port {port} " in file
+    assert f"option httpchk GET {READY_PATH}\n" in file
 
 
 def test_what_containers_mount_is_there() -> None:

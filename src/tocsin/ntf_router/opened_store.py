@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from tocsin.durable.log_files import FolderLock
 from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.errors import ConfigError, StoreError
-from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
+from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind, check_fleet
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.logs.log_reading import LOCK, STORE_LOG
 from tocsin.ntf_router.store.logs.store_files import NtfFolderStore, NtfOpenOptions, open_ntf_store
@@ -33,10 +33,7 @@ async def opened_store(
 
     A router is `serving`, and then has a database for itself. Tools may use a database while a router serves.
     """
-    if settings.fleet and settings.store_kind is not StoreKind.URL:
-        raise ConfigError(
-            "fleet: on needs a PostgreSQL database that all its processes reach: set [STORE_LOG] db_connection"
-        )
+    check_fleet(settings)
     async with AsyncExitStack() as stack:
         store: NtfStore
         match settings.store_kind:

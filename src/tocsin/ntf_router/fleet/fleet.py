@@ -30,7 +30,7 @@ from tocsin.ntf_router.fleet.shared_pushes import SharedPushes
 from tocsin.ntf_router.fleet.shared_subscriber import SharedSubscriber, router_of_lease
 from tocsin.ntf_router.fleet.smp_reach import SmpReach
 from tocsin.ntf_router.fleet.told import CodeTold, PendingTold, ReachedTold, RouterTold, parse_told
-from tocsin.ntf_router.settings.settings import DeliveryEngine, NtfSettings
+from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.postgres.fences import CHORES, PUSHES, ROUTERS, router_lease, shard_of
 from tocsin.ntf_router.store.postgres.fleet_rows import add_wanted_leases
@@ -236,10 +236,6 @@ def fleet_of(settings: NtfSettings, store: NtfStore, delivery: PushDelivery, clo
     """Make this process a member. Raises ConfigError if the settings do not allow a fleet."""
     if not isinstance(store, NtfPostgresStore) or settings.database_url is None:
         raise ConfigError("fleet: on needs a PostgreSQL database: set [STORE_LOG] db_connection")
-    if settings.delivery.engine is not DeliveryEngine.INLINE:
-        raise ConfigError(
-            "the processes of a fleet push by themselves: set delivery_engine: inline, or fleet: off"
-        )
     path = search_path(settings.database_schema)
     connect = lease_connection(settings.database_url, "ntf", path, settings.fleet_lease)
     return Fleet(store.at_our_server(connect), settings, store, delivery, clock)

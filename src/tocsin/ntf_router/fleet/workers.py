@@ -15,11 +15,12 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Self
 
-from tocsin.errors import ConfigError
+from tocsin.errors import ConfigError, StoreError
 from tocsin.events.pseudonyms import keys_folder
-from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.settings.settings import NtfSettings, check_fleet
 from tocsin.operate.process import stop_signals
 from tocsin.transport.listener import SocketsByPort, inherited_sockets, listening_sockets
 
@@ -29,6 +30,7 @@ LAST_DELAY: Final = 30.0
 STEADY_SECONDS: Final = 60.0
 """A worker that ran for this long is started again after the first delay."""
 MOST_WORKERS: Final = 256
+LAST_PORT: Final = 65_535
 
 logger = logging.getLogger(__name__)
 
@@ -94,10 +96,38 @@ def settings_of_worker(settings: NtfSettings, number: int) -> NtfSettings:
         store=None if settings.store is None else settings.store / f"worker-{number}",
         control_port=settings.control_port and settings.control_port + later,
         prometheus_port=settings.prometheus_port and settings.prometheus_port + later,
+        # Relative ones are in the store's folder, which differs.
+        statistics_file=settings.statistics_file and _of_worker(settings.statistics_file, number),
+        prometheus_file=_of_worker(settings.prometheus_file, number),
         event_log=None if log is None else log.with_name(f"{log.name}-{number}"),
         # All make the same pseudonyms, because the stages of one notification are with several of them.
         event_log_keys=None if log is None else keys_folder(log, settings.event_log_keys),
     )
+
+
+def _of_worker(file: Path, number: int) -> Path:
+    return file.with_stem(f"{file.stem}-{number}") if file.is_absolute() else file
+
+
+def check_workers(settings: NtfSettings, count: int) -> None:
+    """Refuse what would make workers end at each start. Raises ConfigError."""
+    if not settings.fleet:
+        raise ConfigError("--workers needs fleet: on, and a PostgreSQL database that the workers share")
+    check_fleet(settings)
+    users = dict.fromkeys(settings.ports, "port")
+    for number in range(1, count + 1):
+        place = settings_of_worker(settings, number)
+        for name, port in (("control_port", place.control_port), ("prometheus_port", place.prometheus_port)):
+            if not port:
+                continue
+            user = f"{name} of worker {number}"
+            if port > LAST_PORT:
+                raise ConfigError(f"the {user} would be {port}: choose a lower {name}")
+            if other := users.get(port):
+                raise ConfigError(
+                    f"the {user} would be {port}, which is the {other}: choose ports that are {count} apart or more"
+                )
+            users[port] = user
 
 
 class WorkerProcesses:
@@ -109,11 +139,15 @@ class WorkerProcesses:
         self._count: Final = count
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._stopping = False
+        self._never_served: set[int] = set()
+        """Workers whose first process ended by itself and soon."""
 
     async def run(self, settings: NtfSettings) -> None:
-        """Run until a signal to stop. Raises ConfigError, and ConnectFailed if a port cannot be used."""
-        if not settings.fleet:
-            raise ConfigError("--workers needs fleet: on, and a PostgreSQL database that the workers share")
+        """Run until a signal to stop.
+
+        Raises ConfigError, ConnectFailed if a port cannot be used, and StoreError if no worker can start.
+        """
+        check_workers(settings, self._count)
         sockets: SocketsByPort = {}
         lifeline, kept = os.pipe()
         try:
@@ -122,7 +156,7 @@ class WorkerProcesses:
                     sockets = {**sockets, port: await listening_sockets(settings.hosts, port)}
                 fds = {port: [each.fileno() for each in opened] for port, opened in sockets.items()}
                 places = [WorkerPlace(number + 1, lifeline, fds) for number in range(self._count)]
-                tasks = [asyncio.create_task(self._keep(place)) for place in places]
+                tasks = [asyncio.create_task(self._keep(place, stop_requested)) for place in places]
                 await stop_requested.wait()
                 self._stopping = True
                 for process in self._processes.values():
@@ -132,6 +166,8 @@ class WorkerProcesses:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await asyncio.gather(*(process.wait() for process in self._processes.values()))
+                if len(self._never_served) == self._count:
+                    raise StoreError("no worker could start: each says why above")
         finally:
             for each in (lifeline, kept):
                 os.close(each)
@@ -139,8 +175,9 @@ class WorkerProcesses:
                 for sock in opened:
                     sock.close()
 
-    async def _keep(self, place: WorkerPlace) -> None:
-        loop, delay = asyncio.get_running_loop(), FIRST_DELAY
+    async def _keep(self, place: WorkerPlace, stop_requested: asyncio.Event) -> None:
+        """Start the worker again whenever it ends, unless all ended at their first start: one router would, too."""
+        loop, delay, is_first = asyncio.get_running_loop(), FIRST_DELAY, True
         while not self._stopping:
             began = loop.time()
             process = await asyncio.create_subprocess_exec(
@@ -151,6 +188,12 @@ class WorkerProcesses:
             del self._processes[place.number]
             if loop.time() - began >= STEADY_SECONDS:
                 delay = FIRST_DELAY
+            elif is_first and code > 0:
+                self._never_served.add(place.number)
+                if len(self._never_served) == self._count:
+                    stop_requested.set()
+                    return
+            is_first = False
             logger.error("worker %d ended with code %d; it starts again in %.0f s", place.number, code, delay)
             await asyncio.sleep(delay)
             delay = min(2 * delay, LAST_DELAY)

@@ -7,6 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from tocsin.errors import ConfigError
 from tocsin.operate.settings.operation_settings import OperationSettings
 from tocsin.protocol.smp.versions import SERVICE_HASH_VERSION, SUPPORTED
 from tocsin.push.settings import ApnsSettings, FcmSettings, WebPushSettings
@@ -200,3 +201,17 @@ class NtfSettings(OperationSettings):
     statistics_start: float = 0.0
     """Time of day (UTC) of the first such line, in seconds; the next day's if it is past."""
     statistics_interval: float = DAY
+
+
+def check_fleet(settings: NtfSettings) -> None:
+    """Raises ConfigError for settings that do not go with a fleet."""
+    if not settings.fleet:
+        return
+    if settings.store_kind is not StoreKind.URL:
+        raise ConfigError(
+            "fleet: on needs a PostgreSQL database that all its processes reach: set [STORE_LOG] db_connection"
+        )
+    if settings.delivery.engine is not DeliveryEngine.INLINE:
+        raise ConfigError(
+            "the processes of a fleet push by themselves: set delivery_engine: inline, or fleet: off"
+        )

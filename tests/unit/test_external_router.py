@@ -104,7 +104,7 @@ def test_a_router_that_cannot_run_says_why_in_one_line(
 ) -> None:
     assert tool.main([kind], {"EXT_CREDENTIALS": str(tmp_path)}) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"the router cannot run: {tmp_path / 'server.crt'}: the file is missing"
+        f"the router cannot run: {tmp_path / 'server.crt'}: the file is missing; restore it from a backup"
     ]
 
 

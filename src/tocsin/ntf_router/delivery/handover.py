@@ -46,7 +46,7 @@ from tocsin.push.provider import PushOutcome, PushRequest, RetryLater, RetryScop
 
 MOST_GIVEN: Final = 32_768
 """Rows without an outcome: three seconds' worth at 10,000 a second. While the job is away, the folder stops growing."""
-LOOK_SECONDS: Final = 0.02
+LOOK_SECONDS: Final = 0.01
 """How often rows are published and outcomes looked for."""
 UNREADABLE: Final = RetryLater("unreadable", RetryScope.TOKEN)
 UNWRITTEN: Final = RetryLater("handover", RetryScope.PROVIDER)

@@ -48,7 +48,7 @@ from tocsin.push.fake.web_certificate import make_web_certificate
 from tocsin.push.fcm.client import FcmProvider
 from tocsin.push.fcm.service_account import ServiceAccount
 from tocsin.push.http2.frames import END_HEADERS, END_STREAM, FrameType, frame_head
-from tocsin.push.provider import Accepted, Provider, PushOutcome, PushRequest, Urgency
+from tocsin.push.provider import ACCEPTED, Provider, PushOutcome, PushRequest, Urgency
 from tocsin.push.settings import ApnsEndpoint, ApnsSettings, FcmSettings, WebPushSettings
 from tocsin.push.webpush.client import WebPushProvider
 from tocsin.wire.padding import pad
@@ -123,10 +123,7 @@ class Sealer:
         return MessagePush(nonce, seal(self._key, nonce, pad(b"notifications", PADDED_BYTES)))
 
 
-def request_to(token: bytes, push: MessagePush) -> PushRequest:
-    return PushRequest(
-        token, push, Urgency.ALERT, "4ab13bbb-9ab4-4b86-a2ac-9d3a7ab1f41d", int(time.time()) + 3600
-    )
+PUSH_ID: Final = "4ab13bbb-9ab4-4b86-a2ac-9d3a7ab1f41d"
 
 
 class Batch:
@@ -138,7 +135,7 @@ class Batch:
         self.done = asyncio.Event()
 
     def note(self, token: bytes, outcome: PushOutcome) -> None:
-        if not isinstance(outcome, Accepted):
+        if outcome is not ACCEPTED:
             self.failed.append(token)
         self._left -= 1
         if not self._left:
@@ -150,8 +147,10 @@ async def push_all(provider: Provider, tokens: Sequence[bytes]) -> None:
     sealer, waiting = Sealer(), deque(tokens)
     while waiting:
         batch = Batch(min(AT_ONCE, len(waiting)))
+        expires_at = int(time.time()) + 3600
         for token in [waiting.popleft() for _ in range(min(AT_ONCE, len(waiting)))]:
-            provider.submit(request_to(token, sealer.push()), partial(batch.note, token))
+            push = PushRequest(token, sealer.push(), Urgency.ALERT, PUSH_ID, expires_at)
+            provider.submit(push, partial(batch.note, token))
         await batch.done.wait()
         waiting += batch.failed
 

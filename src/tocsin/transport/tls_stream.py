@@ -39,7 +39,7 @@ class TlsStream:
         self._scheduled = False
         self._waits_for_room = False
         self._closed = False
-        self._on_data: Callable[[bytes], None] | None = None
+        self._on_data: Callable[[bytes], bool | None] | None = None
         self._on_lost: Callable[[str], None] | None = None
 
     @classmethod
@@ -60,7 +60,8 @@ class TlsStream:
         except (OSError, ConnectFailed) as error:
             raise ConnectFailed(f"no connection to {host} port {port}: {describe_failure(error)}") from error
 
-    def start(self, on_data: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
+    def start(self, on_data: Callable[[bytes], bool | None], on_lost: Callable[[str], None]) -> None:
+        """`on_data` may return True: more has perhaps come already, and is read without a turn of the event loop."""
         self._on_data, self._on_lost = on_data, on_lost
         self._loop.add_reader(self._sock.fileno(), self._readable)
         if self._sock.pending():
@@ -152,9 +153,8 @@ class TlsStream:
             if not data:
                 self.close("closed by the peer")
                 return
-            if self._on_data is not None:
-                self._on_data(data)
-            if not self._sock.pending():
+            expects_more = self._on_data is not None and self._on_data(data)
+            if not expects_more and not self._sock.pending():
                 return
         self._loop.call_soon(self._readable)
 

@@ -7,12 +7,14 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tocsin.errors import ConnectFailed
 from tocsin.push.fake.server import FakeApns, running_fake_apns
+from tocsin.push.fake.web_certificate import make_web_certificate
 from tocsin.push.http2.push_provider import tls_context
 from tocsin.transport.resolver import Address
 from tocsin.transport.tls_stream import FindAddresses, TlsStream
@@ -94,3 +96,39 @@ def test_certificates_and_names_are_verified_by_default() -> None:
     assert context.check_hostname
     assert context.options & ssl.OP_NO_RENEGOTIATION
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize("expects_more", [True, False, None])
+async def test_what_has_come_is_read_in_one_turn_of_the_event_loop_if_more_is_expected(
+    tmp_path: Path, expects_more: bool | None
+) -> None:
+    made = make_web_certificate(["localhost"], datetime.now(UTC))
+    (tmp_path / "web.crt").write_bytes(made.certificate)
+    (tmp_path / "web.key").write_bytes(made.private_key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "web.crt", tmp_path / "web.key")
+    records, written, turn = [b"one", b"two", b"three"], asyncio.Event(), 0
+    read: list[tuple[int, bytes]] = []
+
+    async def write(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for record in records:
+            writer.write(record)
+        await writer.drain()
+        written.set()
+
+    def on_data(data: bytes) -> bool | None:
+        read.append((turn, data))
+        return expects_more
+
+    async with await asyncio.start_server(write, "127.0.0.1", 0, ssl=context) as server:
+        find = name_with(server.sockets[0].getsockname()[1])
+        stream = await TlsStream.connect("localhost", 1, tls_context(tmp_path / "web.crt"), 5.0, find)
+        await written.wait()
+        stream.start(on_data, lambda _reason: None)
+        async with asyncio.timeout(5):
+            while len(read) < len(records):
+                turn += 1
+                await asyncio.sleep(0)
+        stream.close("done")
+    assert [data for _, data in read] == records
+    assert (len({turn for turn, _ in read}) == 1) is (expects_more is True)

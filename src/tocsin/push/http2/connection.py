@@ -209,16 +209,20 @@ class Http2Connection:
         )
         self._tls.start(self._data_received, self._lost)
 
-    def _data_received(self, data: bytes) -> None:
+    def _data_received(self, data: bytes) -> bool:
         self._heard_at = self._loop.time()
         self._streams.frames_begin()
+        frames: list[Frame] = []
         try:
-            self._handle_all(self._frames.feed(data))
+            frames = self._frames.feed(data)
+            self._handle_all(frames)
         except ValueError as error:
             self._goodbye(Http2ErrorCode.PROTOCOL_ERROR, f"{self._name} broke HTTP/2: {error}")
         finally:
             self._streams.frames_end()
         self._leave_if_drained()
+        # Answers that come together are rarely the last.
+        return len(frames) > 1 and bool(self._streams.exchanges)
 
     def _handle_all(self, frames: list[Frame]) -> None:
         streams, blocks, ready = self._streams, self._header_blocks, self._ready.done

@@ -152,7 +152,7 @@ async def _stored_states(world: ChaosWorld) -> list[str]:
 
 
 async def _last_totals(world: ChaosWorld) -> dict[str, float]:
-    """Return the NTF router's accounting when nothing comes any more, and all that came has its outcome.
+    """Return the NTF router's accounting once nothing comes, and all that came has its outcome.
 
     Before the SMP routers stop, it may grow although all messages have arrived: a queue that is subscribed to again
     brings notifications of messages that a phone has fetched without them.

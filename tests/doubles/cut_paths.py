@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -20,7 +21,7 @@ _IPV4: Final = b"\x05\x01\x00\x01"
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class CutPath:
+class CutPath(ABC):
     """Passes bytes on, unless it is held or broken."""
 
     def __init__(self) -> None:
@@ -39,9 +40,9 @@ class CutPath:
         for writer in list(self._writers):
             writer.transport.abort()
 
+    @abstractmethod
     async def _far(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Streams:
         """Connect to where this connection goes. Raises OSError or EOFError."""
-        raise NotImplementedError
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)

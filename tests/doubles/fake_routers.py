@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -232,7 +233,7 @@ class FakeWorld:
             raise ConnectionLost("the answer is lost")
 
 
-class FakeClient:
+class FakeClient(ABC):
     """What the two have in common."""
 
     def __init__(self, world: FakeWorld) -> None:
@@ -245,7 +246,8 @@ class FakeClient:
         yield Event(b"", Done())
 
     def probe_when_silent(self) -> None:
-        pass
+        """Do nothing: these connections are never silently lost."""
+        return
 
     async def request_all(self, requests: Iterable[Request]) -> AsyncIterator[Answer]:
         for request in requests:
@@ -266,11 +268,13 @@ class FakeClient:
             else:
                 yield Answer(request, answer)
 
+    @abstractmethod
     def is_down(self) -> bool:
-        raise NotImplementedError
+        """Whether the router answers nothing now."""
 
+    @abstractmethod
     def perform(self, request: Request) -> Response:
-        raise NotImplementedError
+        """Do what the command asks, and return the answer. Raises RouterRefused or TocsinError."""
 
 
 class FakeSmpClient(FakeClient):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+import threading
 from contextlib import suppress
 from typing import Final
 
@@ -65,6 +66,6 @@ async def _listen(options: argparse.Namespace, output: Output) -> int:
 
 def _end_by_signal(ended: asyncio.Event) -> None:
     """End without an error on Ctrl-C. Only the main thread can handle signals."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with suppress(ValueError, RuntimeError, NotImplementedError):
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, ended.set)

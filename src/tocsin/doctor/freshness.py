@@ -37,10 +37,11 @@ def event_log_findings(settings: SetsEventLog, doctor: DoctorSettings) -> Iterat
         )
         return
     keys = keys_folder(folder, settings.event_log_keys)
-    others = 0o007 if keys.is_dir() and file_mode(keys) == SHARED else 0o077
-    if keys.is_dir() and (mode := keys.stat().st_mode & 0o777) & others:
-        text = f"other users can open the folder of pseudonym keys, {keys} ({mode:03o})"
-        yield bad(EVENT_LOG, text, f"chmod 700 {keys}")
+    if keys.is_dir():
+        others, closed = (0o007, "o=") if file_mode(keys) == SHARED else (0o077, "700")
+        if (mode := keys.stat().st_mode & 0o777) & others:
+            text = f"other users can open the folder of pseudonym keys, {keys} ({mode:03o})"
+            yield bad(EVENT_LOG, text, f"chmod {closed} {keys}")
     now = doctor.now()
     waiting = [now - written_at(path) for path in folder.glob(f"{OPEN_PREFIX}*")]
     allowed = max(STUCK_SECONDS, STUCK_SEGMENTS * settings.event_log_segment_seconds)

@@ -22,6 +22,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from heapq import heappop, heappush
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tocsin.crypto.boxes import BoxKey
@@ -126,6 +127,8 @@ class HandOver:
         """Rows that wait for the job, oldest first."""
         self._resting: dict[int, tuple[float, _Given]] = {}
         """Rows whose push the job repeats, and until when they rest."""
+        self._rest_ends: list[tuple[float, int]] = []
+        """A heap of the ends of all rests, with the rows' numbers. Some of these rows rest no longer."""
         self._storing: dict[int, _Given] = {}
         """Rows that are answered, until their outcome is in the store."""
         self._of_tokens: dict[bytes, dict[bytes, int]] = {}
@@ -251,10 +254,12 @@ class HandOver:
     def watch(self) -> None:
         """Notice that the job is away, and ask whether it is back."""
         now = self._now()
-        for number, (until, given) in list(self._resting.items()):
-            if until <= now:
+        while self._rest_ends and self._rest_ends[0][0] <= now:
+            until, number = heappop(self._rest_ends)
+            rested = self._resting.get(number)
+            if rested is not None and rested[0] == until:  # otherwise it was answered, or rests longer
                 del self._resting[number]
-                self._given[number] = given._replace(at=until)
+                self._given[number] = rested[1]._replace(at=until)
         if self.away:
             if self._asked is None or now - self._asked[1] > self._patience:
                 self._ask()
@@ -273,7 +278,7 @@ class HandOver:
             *(each for _, each in self._resting.values()),
         ]
         self._withdrawn = self._epoch, {*self._given, *self._resting}
-        self._given, self._resting, self._lines = {}, {}, []
+        self._given, self._resting, self._rest_ends, self._lines = {}, {}, [], []
         self._of_tokens = {
             each.token.token_id: {} for each in self._storing.values()
         }  # their outcomes are known, and only need to be stored
@@ -367,7 +372,9 @@ class HandOver:
             if isinstance(given, _Given):
                 answered.append((number, given))
                 if repeats:
-                    self._resting[number] = self._now() + due_in, given
+                    until = self._now() + due_in
+                    self._resting[number] = until, given
+                    heappush(self._rest_ends, (until, number))
                 else:
                     self._storing[number] = given
             elif given is not None:

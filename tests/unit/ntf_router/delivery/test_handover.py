@@ -263,6 +263,11 @@ async def test_a_push_that_rests_with_the_job_does_not_mean_that_the_job_is_away
         now[0] += 19.0
         way.watch()
         assert (way.waiting, way.oldest_seconds, way.away) == (1, 0.0, False)
+        meeting.publish([rests], 2)
+        await until(lambda: engine.counters.pushes_retried == 2)
+        now[0] += 19.0
+        way.watch()
+        assert (way.waiting, way.oldest_seconds, way.away) == (1, 0.0, False), "it rests again, from then on"
         now[0] += 3.0
         way.watch()
         assert (way.oldest_seconds, way.away) == (2.0, False)

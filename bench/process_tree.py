@@ -13,6 +13,8 @@ from tempfile import TemporaryFile
 from typing import Final
 
 TICK: Final = 1 / os.sysconf("SC_CLK_TCK")
+CPU_CLOCK: Final = 2
+"""With the process's number, it makes the name of its clock, as Linux's `clock_getcpuclockid` does."""
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -54,9 +56,11 @@ def run_measured(command: Sequence[str]) -> Spent:
 
 
 def cpu_of(process: int) -> float:
-    """CPU seconds of one running process, without its children."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * TICK
+    """CPU seconds of one running process, without its children.
+
+    Its own clock counts nanoseconds. `/proc` counts ticks of ten milliseconds, too coarse for a short measurement.
+    """
+    return time.clock_gettime(~process << 3 | CPU_CLOCK)
 
 
 def children_of(process: int) -> list[int]:

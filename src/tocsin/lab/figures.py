@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,6 +41,25 @@ async def read_account(host: str, port: int) -> DeliveryAccount:
     for name, value in _METRIC.findall(text):
         totals[name] = totals.get(name, 0) + int(float(value))
     return DeliveryAccount.of_terms(totals)
+
+
+async def last_account(
+    read: Callable[[], Awaitable[DeliveryAccount]], patience: float, pause: float = 0.5
+) -> DeliveryAccount:
+    """Read the accounting until nothing is pending, and nothing has come since the last look.
+
+    That a message has arrived does not mean that its notification has: a phone that an earlier push woke fetches it,
+    too. So stop what notifications come from first.
+    """
+    account = await read()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while True:
+                await asyncio.sleep(pause)
+                before, account = account, await read()
+                if account == before and not account.pending:
+                    break
+    return account
 
 
 async def job_works(host: str, port: int) -> bool:

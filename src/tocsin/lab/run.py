@@ -11,7 +11,14 @@ from typing import Final
 from rich.console import Console
 
 from tocsin.errors import StoreError
-from tocsin.lab.figures import EngineAccount, account_of_tables, checked, engines_of_tables, job_works
+from tocsin.lab.figures import (
+    EngineAccount,
+    account_of_tables,
+    checked,
+    engines_of_tables,
+    job_works,
+    last_account,
+)
 from tocsin.lab.layers import is_message_push
 from tocsin.lab.live import LiveRecorder
 from tocsin.lab.phones import Arrival, Phone
@@ -70,7 +77,8 @@ async def _check(options: UpOptions, console: Console) -> int:
             by_engine: Counter[str] = Counter()
             system.apns.on_push = lambda push, _behaviour: _count(by_engine, push)
             missing = await _exchange(system, arrivals, console)
-        account = await system.account()
+        await system.smp.stop()
+        account = await last_account(system.account, PATIENCE)
     pipeline = await _whole_pipeline(system, console) if options.pipeline else None
     engines = EngineAccount(options.engine, by_engine, engines_of_tables(system.lake)) if pipeline else None
     return checked(console, system.sent, missing, account, pipeline, engines)

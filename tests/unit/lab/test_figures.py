@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tocsin.lab.figures import EngineAccount, checked
+from tocsin.lab.figures import EngineAccount, checked, last_account
 from tocsin.ntf_router.settings.settings import DeliveryEngine
 from tocsin.pipeline.report.figures import DeliveryAccount
 
@@ -26,6 +26,27 @@ def test_both_engines_add_up() -> None:
     assert code == 0
     assert "the router 3, Spark 1" in text
     assert outcome(EngineAccount(INLINE, {"inline": 4}, {"inline": 4}))[0] == 0
+
+
+def account(received: int, accepted: int) -> DeliveryAccount:
+    return DeliveryAccount(received=received, accepted=accepted, pending=received - accepted)
+
+
+async def test_the_last_account_has_what_came_after_every_message_had_arrived() -> None:
+    readings = [account(5, 5), account(6, 5), account(6, 5), account(6, 6), account(6, 6), account(7, 7)]
+
+    async def read() -> DeliveryAccount:
+        return readings.pop(0)
+
+    assert await last_account(read, patience=60, pause=0) == account(6, 6)
+    assert readings == [account(7, 7)]
+
+
+async def test_what_never_ends_stays_pending() -> None:
+    async def read() -> DeliveryAccount:
+        return account(6, 5)
+
+    assert await last_account(read, patience=0, pause=0) == account(6, 5)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
@@ -27,6 +28,6 @@ def test_the_cpu_of_a_process_grows_with_the_least_work() -> None:
         process.stdin.write("\n")
         process.stdin.flush()
     assert seen[0] > 0
-    assert all(later > earlier for earlier, later in zip(seen, seen[1:], strict=False)), seen
+    assert all(later > earlier for earlier, later in pairwise(seen)), seen
     with pytest.raises(OSError, match="Invalid argument"):
         cpu_of(process.pid)

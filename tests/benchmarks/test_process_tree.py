@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import pairwise
 
 import pytest
 
@@ -27,7 +26,7 @@ def test_the_cpu_of_a_process_grows_with_the_least_work() -> None:
             seen.append(cpu_of(process.pid))
         process.stdin.write("\n")
         process.stdin.flush()
-    assert seen[0] > 0
-    assert all(later > earlier for earlier, later in pairwise(seen)), seen
+    assert seen == sorted(seen)  # what a process does is counted when it waits, so neighbours may be equal
+    assert seen[-1] > seen[0] > 0
     with pytest.raises(OSError, match="Invalid argument"):
         cpu_of(process.pid)

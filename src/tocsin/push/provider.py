@@ -17,6 +17,8 @@ from tocsin.protocol.ntf.statuses import InvalidReason
 
 
 class Urgency(Enum):
+    __hash__ = object.__hash__  # the default hashes the name for each push, in Python
+
     ALERT = "alert"
     """For messages, which the user sees."""
     BACKGROUND = "background"

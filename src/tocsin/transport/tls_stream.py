@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from tocsin.errors import ConnectFailed
@@ -33,9 +33,10 @@ class TlsStream:
     def __init__(self, sock: ssl.SSLSocket) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
-        self._pending: deque[bytes] = deque()
-        self._pending_bytes = 0
-        self._unsent: memoryview | None = None
+        self._written: list[bytes] = []
+        self._written_bytes = 0
+        self._parts: deque[memoryview] = deque()
+        """What was written before, in parts of some full records. The kernel gets one at a time."""
         self._scheduled = False
         self._waits_for_room = False
         self._closed = False
@@ -72,14 +73,17 @@ class TlsStream:
 
         Closes the connection if the peer leaves too much unread.
         """
+        self.write_pieces((data,), len(data))
+
+    def write_pieces(self, pieces: Iterable[bytes], size: int) -> None:
+        """Queue pieces of so many bytes in all, as `write` does, without joining them first."""
         if self._closed:
             return
-        self._pending.append(data)
-        self._pending_bytes += len(data)
-        if self._pending_bytes > MAX_UNSENT_BYTES:
-            self.close("the peer does not read")
-            return
-        if not self._scheduled and not self._waits_for_room:
+        self._written += pieces
+        self._written_bytes += size
+        if self._written_bytes >= PART_BYTES:
+            self._fill_parts()
+        if not self._scheduled and not self._waits_for_room and not self._closed:
             self._scheduled = True
             self._loop.call_soon(self.flush)
 
@@ -92,21 +96,23 @@ class TlsStream:
         self._loop.remove_reader(descriptor)
         self._loop.remove_writer(descriptor)
         self._sock.close()
-        self._pending.clear()
-        self._unsent = None
+        self._written.clear()
+        self._parts.clear()
         if self._on_lost is not None:
             self._on_lost(reason)
 
     def flush(self) -> None:
         """Pass written bytes to the kernel now, as many as it takes."""
         self._scheduled = False
+        parts = self._parts
         while not self._closed:
-            if self._unsent is None:
-                if not self._pending:
+            if not parts:
+                if not self._written_bytes:
                     return
-                self._unsent = self._next_part()
+                parts.append(memoryview(b"".join(self._written)))
+                self._written, self._written_bytes = [], 0
             try:
-                sent = self._sock.send(self._unsent)
+                sent = self._sock.send(parts[0])
             except ssl.SSLWantWriteError:
                 # OpenSSL wants the same bytes again; it never wants to read here, since nothing is renegotiated.
                 self._waits_for_room = True
@@ -115,24 +121,24 @@ class TlsStream:
             except OSError as error:
                 self.close(describe_failure(error))
                 return
-            self._unsent = None if sent == len(self._unsent) else self._unsent[sent:]
+            if sent == len(parts[0]):
+                parts.popleft()
+            else:
+                parts[0] = parts[0][sent:]
 
-    def _next_part(self) -> memoryview:
-        """Join what was written first: some full records, or all.
+    def _fill_parts(self) -> None:
+        """Join what was written to parts, and keep what fills no part.
 
-        Parts stay small, because the memory of large ones goes back to the system each time.
+        Parts stay small, because the memory of large ones goes back to the system each time. They are made as soon
+        as they are full, while their bytes are in the processor's cache.
         """
-        parts, size, pending = [], 0, self._pending
-        while pending and size < PART_BYTES:
-            part = pending.popleft()
-            parts.append(part)
-            size += len(part)
-        joined = b"".join(parts)
-        if size > PART_BYTES:
-            pending.appendleft(joined[PART_BYTES:])
-            size = PART_BYTES
-        self._pending_bytes -= size
-        return memoryview(joined)[:size]
+        joined = b"".join(self._written)
+        whole = len(joined) - len(joined) % PART_BYTES
+        view = memoryview(joined)
+        self._parts.extend(view[at : at + PART_BYTES] for at in range(0, whole, PART_BYTES))
+        self._written, self._written_bytes = [joined[whole:]], len(joined) - whole
+        if len(self._parts) * PART_BYTES > MAX_UNSENT_BYTES:
+            self.close("the peer does not read")
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._sock.fileno())

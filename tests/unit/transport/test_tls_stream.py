@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -17,7 +18,7 @@ from tocsin.push.fake.server import FakeApns, running_fake_apns
 from tocsin.push.fake.web_certificate import make_web_certificate
 from tocsin.push.http2.push_provider import tls_context
 from tocsin.transport.resolver import Address
-from tocsin.transport.tls_stream import FindAddresses, TlsStream
+from tocsin.transport.tls_stream import MAX_UNSENT_BYTES, PART_BYTES, FindAddresses, TlsStream
 
 
 @pytest.fixture
@@ -98,15 +99,21 @@ def test_certificates_and_names_are_verified_by_default() -> None:
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
+def server_context(folder: Path) -> ssl.SSLContext:
+    """A server for `localhost`. Its certificate is the file `web.crt`."""
+    made = make_web_certificate(["localhost"], datetime.now(UTC))
+    (folder / "web.crt").write_bytes(made.certificate)
+    (folder / "web.key").write_bytes(made.private_key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "web.crt", folder / "web.key")
+    return context
+
+
 @pytest.mark.parametrize("expects_more", [True, False, None])
 async def test_what_has_come_is_read_in_one_turn_of_the_event_loop_if_more_is_expected(
     tmp_path: Path, expects_more: bool | None
 ) -> None:
-    made = make_web_certificate(["localhost"], datetime.now(UTC))
-    (tmp_path / "web.crt").write_bytes(made.certificate)
-    (tmp_path / "web.key").write_bytes(made.private_key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "web.crt", tmp_path / "web.key")
+    context = server_context(tmp_path)
     records, written, turn = [b"one", b"two", b"three"], asyncio.Event(), 0
     read: list[tuple[int, bytes]] = []
 
@@ -132,3 +139,70 @@ async def test_what_has_come_is_read_in_one_turn_of_the_event_loop_if_more_is_ex
         stream.close("done")
     assert [data for _, data in read] == records
     assert (len({turn for turn, _ in read}) == 1) is (expects_more is True)
+
+
+SIZES = (0, 1, 9, 4_000, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES, 3 * PART_BYTES + 7)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_everything_that_is_written_leaves_in_order_also_to_a_slow_reader(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    read, wanted = bytearray(), bytearray()
+
+    ended = asyncio.Event()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(chance.choice((100, 5_000, 200_000))):
+            read.extend(data)
+            await asyncio.sleep(0)
+        writer.transport.abort()
+        ended.set()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0, ssl=server_context(tmp_path)) as server:
+        find = name_with(server.sockets[0].getsockname()[1])
+        stream = await TlsStream.connect("localhost", 1, tls_context(tmp_path / "web.crt"), 5.0, find)
+        lost: list[str] = []
+        stream.start(lambda _data: None, lost.append)
+        for _ in range(40):
+            pieces = [chance.randbytes(chance.choice(SIZES)) for _ in range(chance.randint(1, 4))]
+            wanted += b"".join(pieces)
+            if len(pieces) == 1:
+                stream.write(pieces[0])
+            else:
+                stream.write_pieces(pieces, sum(map(len, pieces)))
+            if chance.random() < 0.3:
+                stream.flush()
+            if chance.random() < 0.5:
+                await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            while len(read) < len(wanted):
+                assert not lost
+                await asyncio.sleep(0)
+        stream.close("done")
+        await ended.wait()
+    assert read == wanted
+
+
+async def test_a_peer_that_does_not_read_loses_its_connection(tmp_path: Path) -> None:
+    enough, ended = asyncio.Event(), asyncio.Event()
+
+    async def idle(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert isinstance(writer.transport, asyncio.Transport)
+        writer.transport.pause_reading()
+        await enough.wait()
+        writer.transport.abort()
+        ended.set()
+
+    async with await asyncio.start_server(idle, "127.0.0.1", 0, ssl=server_context(tmp_path)) as server:
+        find = name_with(server.sockets[0].getsockname()[1])
+        stream = await TlsStream.connect("localhost", 1, tls_context(tmp_path / "web.crt"), 5.0, find)
+        lost: list[str] = []
+        stream.start(lambda _data: None, lost.append)
+        for _ in range(2 * MAX_UNSENT_BYTES // PART_BYTES):
+            stream.write(bytes(PART_BYTES))
+            await asyncio.sleep(0)
+        assert lost == ["the peer does not read"]
+        enough.set()
+        await ended.wait()

@@ -84,7 +84,7 @@ class Http2Connection:
         self._frames = FrameReader()
         self._blocks = RequestBlocks()
         self._header_blocks = HeaderBlocks()
-        self._streams = Streams(stream.write)
+        self._streams = Streams(stream)
         self._limit = STREAMS_BEFORE_SETTINGS
         self._idle_frames = 0
         self._barred_at: float | None = None

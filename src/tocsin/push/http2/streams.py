@@ -26,6 +26,7 @@ from tocsin.push.http2.frames import (
     DEFAULT_WINDOW,
     END_HEADERS,
     END_STREAM,
+    HEAD_BYTES,
     MAX_FRAME_BYTES,
     MAX_WINDOW,
     Frame,
@@ -41,6 +42,7 @@ from tocsin.push.http2.frames import (
     unpadded,
 )
 from tocsin.push.http2.header_blocks import HeaderBlock
+from tocsin.transport.tls_stream import TlsStream
 
 _made: Final = tuple.__new__
 """Makes a named tuple in half the time."""
@@ -53,15 +55,15 @@ logger = logging.getLogger(__name__)
 class Streams:
     """Requests in flight. Methods that take a frame raise ValueError if it breaks the rules of the connection."""
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
-        self._write = write
+    def __init__(self, stream: TlsStream) -> None:
+        self._write = stream.write
         self._loop = asyncio.get_running_loop()
         self.exchanges: dict[int, Exchange] = {}
         self._received = 0
         """Received bytes of DATA by which our window must be reopened."""
         self._ends: list[tuple[Callable[[Result], None], Result]] = []
         self._is_receiving = False
-        self.outflow = Outflow(write)
+        self.outflow = Outflow(stream)
         self.next_id = 1
         self.answers = 0
         """The number of ended streams since the reader set it to 0."""
@@ -228,8 +230,8 @@ _DATA: Final = int(FrameType.DATA)
 class Outflow:
     """Sends requests as far as the peer's windows allow."""
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
-        self._write = write
+    def __init__(self, stream: TlsStream) -> None:
+        self._write, self._write_pieces = stream.write, stream.write_pieces
         self._window = DEFAULT_WINDOW
         self.stalled: dict[int, Exchange] = {}
         """Streams whose data waits for the windows, oldest first."""
@@ -256,7 +258,7 @@ class Outflow:
         length = len(block)
         headers = pack_head(length >> 8, length & 0xFF, _HEADERS, END_HEADERS, stream_id)
         data = pack_head(size >> 8, size & 0xFF, _DATA, END_STREAM, stream_id)
-        self._write(b"".join((headers, block, data, body)))
+        self._write_pieces((headers, block, data, body), length + size + 2 * HEAD_BYTES)
 
     def forget(self, stream_id: int) -> bool:
         """Drop waiting data. Returns whether the peer did not get all of the request."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from hypothesis import example, given
@@ -28,6 +28,10 @@ class Wire:
 
     def write(self, data: bytes) -> None:
         self.written += len(data)
+
+    def write_pieces(self, pieces: Iterable[bytes], size: int) -> None:
+        assert sum(map(len, pieces)) == size
+        self.written += size
 
     def flush(self) -> None:
         pass

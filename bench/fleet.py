@@ -4,8 +4,10 @@ python -m bench.fleet            some minutes
 python -m bench.fleet --quick    a smoke run
 
 Each instance is a process of its own. Counted is the CPU of the instances alone: the SMP routers, the push provider and
-PostgreSQL around them share the machine's cores, so pushes in a second of the clock would tell about these. If a push
-costs a fleet of two as much CPU as one router alone, two cores push twice as much as one.
+PostgreSQL around them share the machine's cores, so pushes in a second of the clock would tell about these. They also
+make each other slower, and more so the more there are. So the fleet of two is compared with two routers that know
+nothing of each other, each with its own tables, at work at the same time. If a push costs the fleet no more CPU than
+these, two cores push twice as much as one.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bench.ntf import QUEUES_PER_TOKEN, World, fill, settled, surroundings
+from bench.ntf import QUEUES_PER_TOKEN, World, fill, surroundings
 from bench.results import Result, show
 from tocsin.durable.postgres.embedded_database import embedded_database
 from tocsin.ntf_router.running_router import running_ntf_router
@@ -34,7 +36,6 @@ from tocsin.push.apns.client import ApnsProvider
 from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 from tocsin.transport.credential_files import read_credentials
 
-SMP_ROUTERS: Final = 2
 ROUNDS: Final = 3
 """The cheapest counts: what else the machine does can only add."""
 LEASE: Final = 10.0
@@ -107,71 +108,96 @@ async def started(*arguments: str) -> AsyncIterator[Instance]:
         await process.wait()
 
 
-async def deliver(url: str, schema: str, count: int, tokens: int, notifications: int) -> float:
-    """Return the CPU seconds of all instances for a notification. `count` 0 is a router without a fleet.
+async def deliver(
+    url: str, name: str, processes: int, tokens: int, notifications: int, *, fleet: bool
+) -> float:
+    """Return the CPU seconds of all processes for a notification.
 
-    There are so many tokens and notifications for each instance.
+    Each process has an SMP router, so many tokens and so many notifications. Without a fleet it has its own tables.
     """
-    processes = max(1, count)
-    tokens, notifications, burst = processes * tokens, processes * notifications, processes * BURST
-    store = await open_ntf_postgres_store(url, schema, 4)
-    async with surroundings(SMP_ROUTERS) as (around, _, settings), AsyncExitStack() as stack:
-        for router in around.smp_routers:
-            await fill(store, router, tokens // SMP_ROUTERS, QUEUES_PER_TOKEN)
-        await store.maintain()
+    schemas = [name if fleet else f"{name}_{place}" for place in range(processes)]
+    stores = {schema: await open_ntf_postgres_store(url, schema, 4) for schema in dict.fromkeys(schemas)}
+    async with surroundings(processes) as (around, _, settings), AsyncExitStack() as stack:
+        for router, schema in zip(around.smp_routers, schemas, strict=True):
+            await fill(stores[schema], router, tokens, QUEUES_PER_TOKEN)
+        for store in stores.values():
+            await store.maintain()
         folder = settings.apns.endpoints["apns_test"].ca_file
         assert folder is not None
-        arguments = (str(folder.parent), url, schema, str(around.provider_port), str(bool(count)))
-        instances = [await stack.enter_async_context(started(*arguments)) for _ in range(processes)]
-        queues = tokens // SMP_ROUTERS * SMP_ROUTERS * QUEUES_PER_TOKEN
+        instances = [
+            await stack.enter_async_context(
+                started(str(folder.parent), url, schema, str(around.provider_port), str(fleet))
+            )
+            for schema in schemas
+        ]
+        queues = processes * tokens * QUEUES_PER_TOKEN
         while (await around.tell())["subscribed"] < queues:  # noqa: ASYNC110 - a benchmark may look now and then
             await asyncio.sleep(0.1)
-        if count > 1:
+        if fleet and processes > 1:
             await _until_shared(instances)
             await asyncio.sleep(LEASE / 2)  # until what moved has been subscribed to again
-        await around.tell(count=min(burst, notifications))  # connections are opened, caches filled
-        await settled(around, store)
-        spent = [await _round(around, store, instances, notifications, burst) for _ in range(ROUNDS)]
-    await store.close()
+        await _push(around, [*stores.values()], processes * min(BURST, notifications))  # fills caches
+        spent = [
+            await _round(around, [*stores.values()], instances, processes * notifications)
+            for _ in range(ROUNDS)
+        ]
+    for store in stores.values():
+        await store.close()
     return min(spent)
 
 
 async def _until_shared(instances: list[Instance]) -> None:
     while True:
         leases = [(await each.look())["leases"] for each in instances]
-        if max(leases) - min(leases) <= 1 + SMP_ROUTERS and min(leases) > 0:
+        if max(leases) - min(leases) <= 1 + len(instances) and min(leases) > 0:
             return
         await asyncio.sleep(0.1)
 
 
 async def _round(
-    around: World, store: NtfStore, instances: list[Instance], notifications: int, burst: int
+    around: World, stores: Sequence[NtfStore], instances: list[Instance], notifications: int
 ) -> float:
     before = [(await each.look())["cpu"] for each in instances]
-    for _ in range(max(1, notifications // burst)):  # a slow store must not break connections off
-        await around.tell(count=min(burst, notifications))
-        await settled(around, store)
+    burst = min(len(instances) * BURST, notifications)
+    for _ in range(notifications // burst):  # a slow store must not break connections off
+        await _push(around, stores, burst)
     after = [(await each.look())["cpu"] for each in instances]
     spent: float = sum(after) - sum(before)
-    return spent / notifications
+    return spent / (notifications // burst * burst)
+
+
+async def _push(around: World, stores: Sequence[NtfStore], notifications: int) -> None:
+    """Send notifications, and wait until all of them are at their end."""
+    await around.tell(count=notifications)
+    while True:
+        accounts = [await store.accounting() for store in stores]
+        have_come = sum(each.received for each in accounts) >= around.sent
+        if have_come and not any(each.pending for each in accounts):
+            return
+        await asyncio.sleep(0.05)
 
 
 async def measure(*, quick: bool) -> list[Result]:
     tokens, notifications = (40, 200) if quick else (800, 10_000)
     with tempfile.TemporaryDirectory(prefix="tocsin-bench-") as folder:
         async with embedded_database(Path(folder) / "postgres") as url:
-            alone, one, two = [
-                await deliver(url, f"bench_{count}", count, tokens, notifications) for count in (0, 1, 2)
-            ]
+            sizes = tokens, notifications
+            alone = await deliver(url, "alone", 1, *sizes, fleet=False)
+            beside = await deliver(url, "beside", 2, *sizes, fleet=False)
+            one = await deliver(url, "one", 1, *sizes, fleet=True)
+            two = await deliver(url, "two", 2, *sizes, fleet=True)
     return [
         Result("a router that has the database alone: CPU of a notification", alone * 1e6, "µs"),
+        Result(
+            "the same beside another such router: CPU of a notification", beside * 1e6, "µs", beside / alone
+        ),
         Result("a fleet of one instance: CPU of a notification", one * 1e6, "µs", one / alone),
-        Result("a fleet of two instances: CPU of a notification, of both", two * 1e6, "µs", two / alone),
+        Result("a fleet of two instances: CPU of a notification, of both", two * 1e6, "µs", two / beside),
         Result(
             "pushes by two instances on two cores, by those of one router on one core",
-            2 * alone / two,
+            2 * beside / two,
             "times",
-            RATIO * two / (2 * alone),
+            RATIO * two / (2 * beside),
             1.0,
         ),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from typing import Final
 
@@ -31,10 +31,10 @@ class _Wire:
 
     def __init__(self) -> None:
         self.closed = False
-        self._on_data: Callable[[bytes], None] | None = None
+        self._on_data: Callable[[bytes], bool | None] | None = None
         self._on_lost: Callable[[str], None] | None = None
 
-    def start(self, on_data: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
+    def start(self, on_data: Callable[[bytes], bool | None], on_lost: Callable[[str], None]) -> None:
         self._on_data, self._on_lost = on_data, on_lost
 
     def arrive(self, data: bytes) -> None:
@@ -43,6 +43,9 @@ class _Wire:
 
     def write(self, data: bytes) -> None:
         demand(bool(data), "nothing empty is sent")
+
+    def write_pieces(self, pieces: Iterable[bytes], size: int) -> None:
+        demand_equal(sum(map(len, pieces)), size, "pieces have the size that is said")
 
     def flush(self) -> None:
         """Nothing to do."""
@@ -75,7 +78,7 @@ def http2_frames(data: bytes) -> None:
 
 async def _answered(parts: Sequence[bytes]) -> list[Result]:
     wire = _Wire()
-    connection = Http2Connection(wire, "service", _LIMITS, lambda: None)  # type: ignore[arg-type]
+    connection = Http2Connection(wire, "service", _LIMITS, lambda: None)
     connection._start()
     waiting = [connection.send(HEADERS, b"body of a push") for _ in range(REQUESTS)]
     for part in parts:

@@ -50,7 +50,7 @@ from tocsin.push.http2.frames import (
 )
 from tocsin.push.http2.header_blocks import HeaderBlocks, RequestBlocks, SharedHeaders
 from tocsin.push.http2.hpack import Header
-from tocsin.push.http2.streams import Streams
+from tocsin.push.http2.streams import ByteStream, Streams
 from tocsin.transport.tls_stream import TlsStream
 
 # Constants for the frame types of every answer, because looking up an enum member takes longer than comparing it.
@@ -74,7 +74,7 @@ class Http2Connection:
     """A connection, made by `connect`. `on_change` is called when there may be more room, and when it is closing."""
 
     def __init__(
-        self, stream: TlsStream, name: str, limits: Http2Limits, on_change: Callable[[], None]
+        self, stream: ByteStream, name: str, limits: Http2Limits, on_change: Callable[[], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._tls = stream

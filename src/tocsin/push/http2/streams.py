@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from tocsin.push.http2.exchange import (
     OUR_WINDOW,
@@ -42,7 +42,6 @@ from tocsin.push.http2.frames import (
     unpadded,
 )
 from tocsin.push.http2.header_blocks import HeaderBlock
-from tocsin.transport.tls_stream import TlsStream
 
 _made: Final = tuple.__new__
 """Makes a named tuple in half the time."""
@@ -52,10 +51,20 @@ _NO_ERROR = Http2ErrorCode.NO_ERROR
 logger = logging.getLogger(__name__)
 
 
+class ByteStream(Protocol):
+    """What a connection needs of a `TlsStream`."""
+
+    def start(self, on_data: Callable[[bytes], bool | None], on_lost: Callable[[str], None]) -> None: ...
+    def write(self, data: bytes) -> None: ...
+    def write_pieces(self, pieces: Iterable[bytes], size: int) -> None: ...
+    def flush(self) -> None: ...
+    def close(self, reason: str) -> None: ...
+
+
 class Streams:
     """Requests in flight. Methods that take a frame raise ValueError if it breaks the rules of the connection."""
 
-    def __init__(self, stream: TlsStream) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._write = stream.write
         self._loop = asyncio.get_running_loop()
         self.exchanges: dict[int, Exchange] = {}
@@ -230,7 +239,7 @@ _DATA: Final = int(FrameType.DATA)
 class Outflow:
     """Sends requests as far as the peer's windows allow."""
 
-    def __init__(self, stream: TlsStream) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self._write, self._write_pieces = stream.write, stream.write_pieces
         self._window = DEFAULT_WINDOW
         self.stalled: dict[int, Exchange] = {}

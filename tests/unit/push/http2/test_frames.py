@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import cast
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from tocsin.push.http2.connection import Http2Connection
 from tocsin.push.http2.exchange import Http2Limits
 from tocsin.push.http2.frames import FrameReader
-from tocsin.transport.tls_stream import TlsStream
 
 
 class Wire:
@@ -20,10 +18,10 @@ class Wire:
 
     def __init__(self) -> None:
         self.written = 0
-        self.on_data: Callable[[bytes], None] = lambda _data: None
+        self.on_data: Callable[[bytes], bool | None] = lambda _data: None
         self.on_lost: Callable[[str], None] | None = None
 
-    def start(self, on_data: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
+    def start(self, on_data: Callable[[bytes], bool | None], on_lost: Callable[[str], None]) -> None:
         self.on_data, self.on_lost = on_data, on_lost
 
     def write(self, data: bytes) -> None:
@@ -68,7 +66,7 @@ LIKELY_FRAMES = st.one_of(
 def test_any_frames_leave_a_connection_that_works_or_is_lost(frames: list[bytes], greeted: bool) -> None:
     async def converse() -> None:
         wire = Wire()
-        connection = Http2Connection(cast(TlsStream, wire), "server", Http2Limits(), lambda: None)
+        connection = Http2Connection(wire, "server", Http2Limits(), lambda: None)
         connection._start()
         if greeted:
             wire.on_data(frame(4, 0, 0, b""))

@@ -14,7 +14,7 @@ from tests.doubles.smp_harness import Asked, SmpTestClient, authorized_with
 from tocsin.crypto.keys import AuthPrivateKey
 from tocsin.protocol.ping import Ping
 
-MOST_TIMES_QUIET: Final = 50
+MOST_TIMES_QUIET: Final = 40
 """A PING during an attack takes at most so many times as long as a quiet one. Both routers' pages promise it."""
 PINGS: Final = 7
 """During one attack; their median counts."""

@@ -215,6 +215,8 @@ class SmpRouter:
                         if answering is None or answering.done():
                             answering = tasks.create_task(self._answer_all(peer, waiting))
                     for each in blocks[-1].slow:
+                        if turn.is_over():
+                            await turn.give_way()
                         if each.takes_place:
                             await places.acquire()
                         running = tasks.create_task(self._run_slow(peer, each, places, turn))
@@ -354,6 +356,8 @@ class SmpRouter:
     async def _run_slow(self, peer: Peer, slow: _SlowRequest, places: asyncio.Semaphore, turn: Turn) -> None:
         request = slow.request
         try:
+            if turn.is_over():  # many may begin at the same time
+                await turn.give_way()
             if slow.pending is None:
                 response = await self._slow[type(request.command)](request)
             else:

@@ -4,11 +4,11 @@ Theory of operation. A notification is stored with its message. A pass looks at 
 notification or a new receiver, and sends the notifications of each connection together. It works in slices of time, and
 notifiers whose receiver is offline cost it nothing, however many there are.
 
-A sent notification stays in the store until it is confirmed (`unconfirmed`). A connection that ends leaves what is
-unconfirmed to the next subscriber. A direct session leaves it already when another connection takes the notifier over.
-So a notification may arrive twice, with the same nonce, but it is never lost. The notifications of a queue arrive in
-order, and those that wait share a block if they fit. A receiver that knows one of them knows that it has had the ones
-before, and the last one is the newest.
+A sent notification stays in the store until it is confirmed (`unconfirmed`). A connection leaves what is unconfirmed to
+the next subscriber when it ends, and already when another connection takes the notifier over. So a notification may
+arrive twice, with the same nonce, but it is never lost. The notifications of a queue arrive in order, and those that
+wait share a block if they fit. A receiver that knows one of them knows that it has had the ones before, and the last
+one is the newest.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from itertools import chain, takewhile
 from typing import Final
 
 from tocsin.events.delivery_events import Stage
-from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.smp.responses import NotificationReceived
 from tocsin.smp_router.session.peers import Event, Peer
 from tocsin.smp_router.session.requests import NamedNotification, SmpState
 from tocsin.smp_router.store.records import StoredNotification
-from tocsin.smp_router.unconfirmed import Unconfirmed, unconfirmed_of
+from tocsin.smp_router.unconfirmed import Fate, Unconfirmed, unconfirmed_of
 from tocsin.transport.turns import Pace, in_slices
 
 NOTIFICATIONS_PER_BLOCK: Final = 80
@@ -40,7 +39,7 @@ class NotificationDelivery:
         self._unconfirmed: dict[Peer, Unconfirmed] = {}
         self._nonces = state.sent_nonces
         self._sent_to: dict[bytes, Peer] = {}
-        """The direct session to which a notifier's notifications were sent, while some are unconfirmed."""
+        """The connection to which a notifier's notifications were sent, while some are unconfirmed."""
         self._once_more: set[tuple[bytes, bytes]] = set()
         """Notifications that may have reached a peer, by notifier id and nonce: they are sent again only once."""
         self._due: dict[bytes, None] = {}
@@ -49,8 +48,6 @@ class NotificationDelivery:
         """Notifiers whose notifications wait for room in a connection, and when the receiver was looked up."""
         self._lookups = 0
         """Increases whenever others may have changed a receiver since the last lookup."""
-        self._out_of_order: set[bytes] = set()
-        """Notifiers that may have an unsent notification older than a sent one."""
 
     def push(self, *notifier_ids: bytes) -> None:
         """Deliver new notifications: at once, those of a connection together, or with the next pass if there is one."""
@@ -159,25 +156,30 @@ class NotificationDelivery:
             self._take_back(notifier_id)
         sent = self._nonces.get(notifier_id, ())
         store = self._state.store
-        if notifier_id in self._out_of_order:
-            waiting = [each for each in store.notifications(notifier_id) if each.nonce not in sent]
-            if not waiting:
-                self._out_of_order.discard(notifier_id)
-        else:
-            waiting = list(
-                takewhile(lambda each: each.nonce not in sent, store.newest_notifications(notifier_id))
-            )
-            waiting.reverse()
+        waiting = list(
+            takewhile(lambda each: each.nonce not in sent, store.newest_notifications(notifier_id))
+        )
+        waiting.reverse()
         undurable = store.undurable_notifications
         while waiting and waiting[-1].nonce in undurable:
             waiting.pop()
         return waiting
 
     def _take_back(self, notifier_id: bytes) -> None:
-        """Send again what another session has not acknowledged, so that nothing newer arrives before it."""
-        self._state.counters.notifications_repeated += len(self._nonces.pop(notifier_id))
-        del self._sent_to[notifier_id]
-        self._out_of_order.discard(notifier_id)
+        """Send again what is unconfirmed on another connection, so that nothing newer arrives before it.
+
+        The newer one would be replaced at the NTF router by an older one that comes after it.
+        """
+        before, now = self._sent_to.pop(notifier_id), _now()
+        unconfirmed = self._unconfirmed.get(before)
+        for nonce in self._nonces.pop(notifier_id):
+            fate = Fate.AGAIN if unconfirmed is None else unconfirmed.fate(notifier_id, nonce, now)
+            if fate is Fate.RECEIVED:
+                self._forget(notifier_id, nonce)
+                continue
+            if fate is Fate.ONCE_MORE:
+                self._once_more.add((notifier_id, nonce))
+            self._state.counters.notifications_repeated += 1
 
     async def confirm(self, *, patience: float | None = None) -> None:
         """Forget what has arrived; if that is not certain, `patience` seconds later (default: the setting)."""
@@ -193,23 +195,23 @@ class NotificationDelivery:
         """Prepare what is unconfirmed to be sent again, because its connection is gone."""
         pace = Pace()
         self._due |= dict.fromkeys(self._by_peer.pop(peer, ()))
-        unconfirmed = self._unconfirmed.pop(peer, None)
+        unconfirmed = self._unconfirmed.get(peer)
         if unconfirmed is None:
             return
         received, again, once_more = unconfirmed.at_end(_now())
-        self._once_more.update((notifier_id, nonce) for notifier_id, nonce, _ in once_more)
-        direct = is_direct(peer.session.dialect)
+        marked = {each[:2] for each in once_more}
         for notifier_id, nonce, _ in chain(once_more, again):
-            if direct and self._sent_to.get(notifier_id) is not peer:
+            if self._sent_to.get(notifier_id) is not peer:
                 continue  # another connection has it
+            if (notifier_id, nonce) in marked:
+                self._once_more.add((notifier_id, nonce))
             self._discard_nonce(notifier_id, nonce)
             self._due[notifier_id] = None
-            if notifier_id in self._nonces:
-                self._out_of_order.add(notifier_id)
             self._state.counters.notifications_repeated += 1
             if pace.is_over():
                 await pace.pause()
         await self._forget_all(peer, received, pace)
+        self._unconfirmed.pop(peer, None)  # until now, whoever takes over asks it
 
     async def expire(self) -> int:
         """Remove old notifications. Returns how many were removed."""
@@ -265,8 +267,7 @@ class NotificationDelivery:
         sent = [NamedNotification(notifier_id, each.nonce, each.sent_at) for notifier_id, each in part]
         for notifier_id, nonce, _ in sent:
             self._nonces.setdefault(notifier_id, set()).add(nonce)
-        if is_direct(peer.session.dialect):
-            self._sent_to.update((notifier_id, peer) for notifier_id, _ in part)
+        self._sent_to.update((notifier_id, peer) for notifier_id, _ in part)
         unconfirmed = self._unconfirmed.get(peer)
         if unconfirmed is None:
             unconfirmed = self._unconfirmed[peer] = unconfirmed_of(peer)
@@ -277,16 +278,19 @@ class NotificationDelivery:
         return True
 
     async def _forget_all(self, peer: Peer, confirmed: Iterable[NamedNotification], pace: Pace) -> None:
-        direct = is_direct(peer.session.dialect)
         for notifier_id, nonce, _ in confirmed:
-            if direct and self._sent_to.get(notifier_id) is not peer:
+            if self._sent_to.get(notifier_id) is not peer:
                 continue  # another connection has it, and confirms it
-            removed = self._state.store.remove_notification(notifier_id, nonce)
-            self._state.counters.notifications_confirmed += removed
-            self._once_more.discard((notifier_id, nonce))
+            self._forget(notifier_id, nonce)
             self._discard_nonce(notifier_id, nonce)
             if pace.is_over():
                 await pace.pause()
+
+    def _forget(self, notifier_id: bytes, nonce: bytes) -> None:
+        """Remove what has arrived."""
+        removed = self._state.store.remove_notification(notifier_id, nonce)
+        self._state.counters.notifications_confirmed += removed
+        self._once_more.discard((notifier_id, nonce))
 
     def _discard_nonce(self, notifier_id: bytes, nonce: bytes) -> None:
         nonces = self._nonces.get(notifier_id)
@@ -295,7 +299,6 @@ class NotificationDelivery:
             if not nonces:
                 del self._nonces[notifier_id]
                 self._sent_to.pop(notifier_id, None)
-                self._out_of_order.discard(notifier_id)
 
 
 def _now() -> float:

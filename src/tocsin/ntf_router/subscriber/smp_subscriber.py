@@ -200,6 +200,8 @@ class SmpSubscriber:
                     late.cancel()
 
     def _break_off(self, client: SmpClient) -> None:
+        if not self.state.connected:
+            return  # the session is over already
         self.state.connected = False
         self.state.last_error = "the store is unavailable or slow; connecting again when it is back"
         logger.warning(

@@ -4,11 +4,13 @@ Theory of operation. A notification is stored with its message. A pass looks at 
 notification or a new receiver, and sends the notifications of each connection together. It works in slices of time, and
 notifiers whose receiver is offline cost it nothing, however many there are.
 
-A sent notification stays in the store until it is confirmed (`unconfirmed`). A connection leaves what is unconfirmed to
-the next subscriber when it ends, and already when another connection takes the notifier over. So a notification may
-arrive twice, with the same nonce, but it is never lost. The notifications of a queue arrive in order, and those that
-wait share a block if they fit. A receiver that knows one of them knows that it has had the ones before, and the last
-one is the newest.
+A sent notification stays in the store until it is confirmed (`unconfirmed`). A connection that ends leaves what is
+unconfirmed to the next subscriber. A direct session leaves it already when another connection takes the notifier over.
+So a notification may arrive twice, with the same nonce, but it is never lost.
+
+The notifications of a queue arrive in order, and those that wait share a block if they fit. If one has to be sent again
+after newer ones went to another connection, these are sent again behind it. So the last one is the newest, and a
+receiver that knows one of them needs none of those before it in its block.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from itertools import chain, takewhile
 from typing import Final
 
 from tocsin.events.delivery_events import Stage
+from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.smp.responses import NotificationReceived
 from tocsin.smp_router.session.peers import Event, Peer
 from tocsin.smp_router.session.requests import NamedNotification, SmpState
 from tocsin.smp_router.store.records import StoredNotification
-from tocsin.smp_router.unconfirmed import Fate, Unconfirmed, unconfirmed_of
+from tocsin.smp_router.unconfirmed import Unconfirmed, unconfirmed_of
 from tocsin.transport.turns import Pace, in_slices
 
 NOTIFICATIONS_PER_BLOCK: Final = 80
@@ -39,7 +42,7 @@ class NotificationDelivery:
         self._unconfirmed: dict[Peer, Unconfirmed] = {}
         self._nonces = state.sent_nonces
         self._sent_to: dict[bytes, Peer] = {}
-        """The connection to which a notifier's notifications were sent, while some are unconfirmed."""
+        """The direct session to which a notifier's notifications were sent, while some are unconfirmed."""
         self._once_more: set[tuple[bytes, bytes]] = set()
         """Notifications that may have reached a peer, by notifier id and nonce: they are sent again only once."""
         self._due: dict[bytes, None] = {}
@@ -166,20 +169,9 @@ class NotificationDelivery:
         return waiting
 
     def _take_back(self, notifier_id: bytes) -> None:
-        """Send again what is unconfirmed on another connection, so that nothing newer arrives before it.
-
-        The newer one would be replaced at the NTF router by an older one that comes after it.
-        """
-        before, now = self._sent_to.pop(notifier_id), _now()
-        unconfirmed = self._unconfirmed.get(before)
-        for nonce in self._nonces.pop(notifier_id):
-            fate = Fate.AGAIN if unconfirmed is None else unconfirmed.fate(notifier_id, nonce, now)
-            if fate is Fate.RECEIVED:
-                self._forget(notifier_id, nonce)
-                continue
-            if fate is Fate.ONCE_MORE:
-                self._once_more.add((notifier_id, nonce))
-            self._state.counters.notifications_repeated += 1
+        """Send again what another session has not acknowledged, so that nothing newer arrives before it."""
+        self._state.counters.notifications_repeated += len(self._nonces.pop(notifier_id))
+        del self._sent_to[notifier_id]
 
     async def confirm(self, *, patience: float | None = None) -> None:
         """Forget what has arrived; if that is not certain, `patience` seconds later (default: the setting)."""
@@ -195,23 +187,31 @@ class NotificationDelivery:
         """Prepare what is unconfirmed to be sent again, because its connection is gone."""
         pace = Pace()
         self._due |= dict.fromkeys(self._by_peer.pop(peer, ()))
-        unconfirmed = self._unconfirmed.get(peer)
+        unconfirmed = self._unconfirmed.pop(peer, None)
         if unconfirmed is None:
             return
         received, again, once_more = unconfirmed.at_end(_now())
-        marked = {each[:2] for each in once_more}
+        self._once_more.update(each[:2] for each in once_more)
+        lost: dict[bytes, list[bytes]] = {}
         for notifier_id, nonce, _ in chain(once_more, again):
-            if self._sent_to.get(notifier_id) is not peer:
-                continue  # another connection has it
-            if (notifier_id, nonce) in marked:
-                self._once_more.add((notifier_id, nonce))
-            self._discard_nonce(notifier_id, nonce)
-            self._due[notifier_id] = None
-            self._state.counters.notifications_repeated += 1
+            lost.setdefault(notifier_id, []).append(nonce)
+        for notifier_id, nonces in lost.items():
+            self._send_again(notifier_id, nonces, peer)
             if pace.is_over():
                 await pace.pause()
         await self._forget_all(peer, received, pace)
-        self._unconfirmed.pop(peer, None)  # until now, whoever takes over asks it
+
+    def _send_again(self, notifier_id: bytes, nonces: Iterable[bytes], peer: Peer) -> None:
+        """Send again what a connection had, and behind it what others have had since."""
+        sent = self._nonces.get(notifier_id, {})
+        lost = [nonce for nonce in nonces if sent.get(nonce) is peer]
+        if not lost:
+            return  # another connection has it
+        since = [nonce for nonce, other in sent.items() if other is not peer]
+        for nonce in (*lost, *since):
+            self._discard_nonce(notifier_id, nonce)
+            self._state.counters.notifications_repeated += 1
+        self._due[notifier_id] = None
 
     async def expire(self) -> int:
         """Remove old notifications. Returns how many were removed."""
@@ -266,8 +266,9 @@ class NotificationDelivery:
         peer.notifications_sent += len(part)
         sent = [NamedNotification(notifier_id, each.nonce, each.sent_at) for notifier_id, each in part]
         for notifier_id, nonce, _ in sent:
-            self._nonces.setdefault(notifier_id, set()).add(nonce)
-        self._sent_to.update((notifier_id, peer) for notifier_id, _ in part)
+            self._nonces.setdefault(notifier_id, {})[nonce] = peer
+        if is_direct(peer.session.dialect):
+            self._sent_to.update((notifier_id, peer) for notifier_id, _ in part)
         unconfirmed = self._unconfirmed.get(peer)
         if unconfirmed is None:
             unconfirmed = self._unconfirmed[peer] = unconfirmed_of(peer)
@@ -279,23 +280,19 @@ class NotificationDelivery:
 
     async def _forget_all(self, peer: Peer, confirmed: Iterable[NamedNotification], pace: Pace) -> None:
         for notifier_id, nonce, _ in confirmed:
-            if self._sent_to.get(notifier_id) is not peer:
+            if self._nonces.get(notifier_id, {}).get(nonce) is not peer:
                 continue  # another connection has it, and confirms it
-            self._forget(notifier_id, nonce)
+            removed = self._state.store.remove_notification(notifier_id, nonce)
+            self._state.counters.notifications_confirmed += removed
+            self._once_more.discard((notifier_id, nonce))
             self._discard_nonce(notifier_id, nonce)
             if pace.is_over():
                 await pace.pause()
 
-    def _forget(self, notifier_id: bytes, nonce: bytes) -> None:
-        """Remove what has arrived."""
-        removed = self._state.store.remove_notification(notifier_id, nonce)
-        self._state.counters.notifications_confirmed += removed
-        self._once_more.discard((notifier_id, nonce))
-
     def _discard_nonce(self, notifier_id: bytes, nonce: bytes) -> None:
         nonces = self._nonces.get(notifier_id)
         if nonces is not None:
-            nonces.discard(nonce)
+            nonces.pop(nonce, None)
             if not nonces:
                 del self._nonces[notifier_id]
                 self._sent_to.pop(notifier_id, None)

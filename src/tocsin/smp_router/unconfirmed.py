@@ -2,8 +2,8 @@
 
 In a direct session the receiver says what it has stored, so a notification is kept until then. NMSG of the usual
 protocol has no acknowledgement. There a notification is kept for some seconds after the peer's system acknowledged its
-bytes. If the connection ends in order meanwhile, the program at the other end has read them. If it is reset, or another
-connection takes the notifier over, they are sent once more.
+bytes. If the connection ends in order meanwhile, the program at the other end has read them. If it is reset, they are
+sent once more.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
 
 from tocsin.protocol.direct.dialects import is_direct
@@ -22,23 +21,14 @@ MOST_UNACKNOWLEDGED: Final = 50_000
 """Notifications of a connection beyond which others wait in the store until the receiver acknowledges some."""
 
 
-class Fate(Enum):
-    """The next step for an unconfirmed notification."""
-
-    RECEIVED = auto()
-    """Forget it."""
-    AGAIN = auto()
-    """Send it again: nothing says that it arrived."""
-    ONCE_MORE = auto()
-    """Send it again, but no third time: the peer's system had it, and its program may have."""
-
-
 class AtEnd(NamedTuple):
-    """The unconfirmed notifications of a connection that has ended, by `Fate`."""
+    """The unconfirmed notifications of a connection that has ended, sorted by the next step."""
 
     received: list[NamedNotification]
     again: list[NamedNotification]
+    """To be sent again: nothing says that they arrived."""
     once_more: list[NamedNotification]
+    """To be sent again, but no third time: the peer's system had them, and its program may have."""
 
 
 class Unconfirmed(Protocol):
@@ -51,9 +41,6 @@ class Unconfirmed(Protocol):
 
     def take_confirmed(self, now: float, patience: float) -> list[NamedNotification]:
         """Remove and return what has arrived for certain, or `patience` seconds ago as far as one can know."""
-
-    def fate(self, notifier_id: bytes, nonce: bytes, now: float) -> Fate:
-        """Return the next step for a notification that another connection takes over."""
 
     def at_end(self, now: float) -> AtEnd: ...
 
@@ -82,9 +69,6 @@ class UntilAcknowledged:
         self._taken += count
         return [self._sent.popleft() for _ in range(count)]
 
-    def fate(self, notifier_id: bytes, nonce: bytes, now: float) -> Fate:
-        return Fate.AGAIN
-
     def at_end(self, now: float) -> AtEnd:
         received = self.take_confirmed(now, 0.0)
         return AtEnd(received, list(self._sent), [])
@@ -110,8 +94,6 @@ class UntilArrived:
     def __init__(self, peer: Peer) -> None:
         self._connection = peer.connection.connection
         self._batches: list[_Batch] = []
-        self._batch_of: dict[tuple[bytes, bytes], _Batch] = {}
-        """The batch of each notification, by notifier id and nonce."""
 
     @property
     def has_room(self) -> bool:
@@ -122,14 +104,10 @@ class UntilArrived:
         written, received_at = self._connection.blocks_written, self._connection.received_at
         last_time = [each for each in sent if each[:2] in once_more] if once_more else []
         if last_time:
-            self._add(_Batch(last_time, written, received_at, is_last_time=True))
+            self._batches.append(_Batch(last_time, written, received_at, is_last_time=True))
         if len(last_time) < len(sent):
             others = [each for each in sent if each[:2] not in once_more] if last_time else sent
-            self._add(_Batch(others, written, received_at, is_last_time=False))
-
-    def _add(self, batch: _Batch) -> None:
-        self._batches.append(batch)
-        self._batch_of.update((each[:2], batch) for each in batch.sent)
+            self._batches.append(_Batch(others, written, received_at, is_last_time=False))
 
     def take_confirmed(self, now: float, patience: float) -> list[NamedNotification]:
         self._note_reached(now)
@@ -142,27 +120,19 @@ class UntilArrived:
             else:
                 confirmed += batch.sent
         self._batches = kept
-        for each in confirmed:
-            self._batch_of.pop(each[:2], None)
         return confirmed
-
-    def fate(self, notifier_id: bytes, nonce: bytes, now: float) -> Fate:
-        self._note_reached(now)
-        batch = self._batch_of.get((notifier_id, nonce))
-        return Fate.AGAIN if batch is None else self._fate(batch)
 
     def at_end(self, now: float) -> AtEnd:
         self._note_reached(now)
         result = AtEnd([], [], [])
-        lists = {Fate.RECEIVED: result.received, Fate.AGAIN: result.again, Fate.ONCE_MORE: result.once_more}
         for batch in self._batches:
-            lists[self._fate(batch)].extend(batch.sent)
+            if batch.reached_at is None:
+                result.again.extend(batch.sent)
+            elif batch.is_last_time or self._connection.ended_in_order:
+                result.received.extend(batch.sent)
+            else:
+                result.once_more.extend(batch.sent)
         return result
-
-    def _fate(self, batch: _Batch) -> Fate:
-        if batch.reached_at is None:
-            return Fate.AGAIN
-        return Fate.RECEIVED if batch.is_last_time or self._connection.ended_in_order else Fate.ONCE_MORE
 
     def _note_reached(self, now: float) -> None:
         acknowledged, received_at = self._connection.blocks_acknowledged, self._connection.received_at

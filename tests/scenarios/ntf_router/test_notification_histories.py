@@ -294,3 +294,26 @@ async def test_several_notifications_of_a_queue_that_come_again_are_recognised()
         await until(lambda: ntf.running.state.counters.notifications_repeated == 5)
         assert (await ntf.settled(5)).received == 5
         assert len(ntf.provider.sent) == pushes
+
+
+@pytest.mark.parametrize("pushed", [True, False])
+async def test_an_older_notification_that_comes_again_replaces_no_newer_one(pushed: bool) -> None:
+    """Another connection had it. The SMP router sends it again with the newer one behind it, in one block."""
+    async with hostile_smp() as smp, ntf_router() as ntf:
+        device = await ntf.active_device()
+        await smp.subscribe(device, b"n" * 24)
+        await ntf.subscribed_queues(1)
+        older, newer = b"1" * 24, b"2" * 24
+        if not pushed:
+            ntf.provider.hold()
+        await smp.tell((b"n" * 24, NotificationReceived(newer, b"m" * 144)))
+        await until(lambda: ntf.running.state.counters.notifications_received == 1)
+        if pushed:
+            await ntf.settled(1)
+        again = [(b"n" * 24, NotificationReceived(nonce, b"m" * 144)) for nonce in (older, newer)]
+        await smp.tell(*again)
+        await until(lambda: ntf.running.state.counters.notifications_repeated == 2)
+        ntf.provider.release()
+        [notified] = await device.notifications()
+        assert notified.nonce == newer
+        assert (await ntf.settled(1)).accepted == 1

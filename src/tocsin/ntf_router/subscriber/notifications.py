@@ -85,7 +85,7 @@ class NotificationReceiver:
         self._counters.notifications_malformed += len(notifications) - len(batch)
         if recent:
             received = len(batch)
-            batch = [each for each in batch if each.notifier_id + each.nonce not in recent]
+            batch = self._not_repeated(batch)
             self._counters.notifications_repeated += received - len(batch)
         failed = False
         while batch:
@@ -112,6 +112,22 @@ class NotificationReceiver:
         if (own := self._counters.own.host_of(router.location.hosts)) is not None:
             self._counters.own.received.update({own: counted} if counted else {})
             self._counters.own.received_auth.update({own: unknown} if unknown else {})
+
+    def _not_repeated(self, batch: list[ReceivedNotification]) -> list[ReceivedNotification]:
+        """Leave out what was received recently, and what an SMP router has sent again before it in the same block.
+
+        The notifications of a queue come in order, so a newer one than these is stored already.
+        """
+        known = {
+            (each.notifier_id, each.block): place
+            for place, each in enumerate(batch)
+            if each.notifier_id + each.nonce in self._recent
+        }
+        if not known:
+            return batch
+        return [
+            each for place, each in enumerate(batch) if place > known.get((each.notifier_id, each.block), -1)
+        ]
 
     def _take_up(self, batch: Sequence[ReceivedNotification], results: Results, now: float) -> int:
         """Pass recorded notifications to the delivery. Returns how many the statistics count."""

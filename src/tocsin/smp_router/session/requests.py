@@ -38,7 +38,7 @@ class SmpState:
     subscriptions: PeerSubscriptions
     counters: SmpCounters
     events: SmpEvents
-    sent_nonces: dict[bytes, set[bytes]] = field(default_factory=dict)
+    sent_nonces: dict[bytes, dict[bytes, Peer]] = field(default_factory=dict)
     """Nonces of the stored notifications that were sent and not yet confirmed, by notifier id."""
     unstored_services: dict[bytes, ServiceRecord] = field(default_factory=dict)
     """Services without queues, by fingerprint, oldest first (`session.service_records`)."""

@@ -6,6 +6,8 @@ import asyncio
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tocsin.transport import turns as turns_module
 from tocsin.transport.turns import (
@@ -15,6 +17,7 @@ from tocsin.transport.turns import (
     SHORT_SLICE_SECONDS,
     SLICE_SECONDS,
     Turns,
+    cpu_clock,
     in_slices,
 )
 
@@ -129,3 +132,34 @@ async def test_a_pass_over_many_items_lets_others_run_after_each_slice(
     iterations.stop()
     assert [item for item, _ in seen] == list(range(100))
     assert seen[-1][1] >= 9
+
+
+@given(steps=st.lists(st.tuples(st.floats(0, 0.002), st.floats(0, 0.01)), min_size=1, max_size=30))
+def test_the_clock_of_cpu_time_is_neither_slow_nor_goes_back(steps: list[tuple[float, float]]) -> None:
+    """Each step uses CPU, then waits. The clock counts a wait as CPU for a short slice at most."""
+    cpu, wall = Clock(), Clock()
+    now = cpu_clock(cpu, wall)
+    before, began = now(), 0.0
+    for used, waited in steps:
+        cpu.time += used
+        wall.time += used + waited
+        shown = now()
+        assert shown >= before
+        assert shown - began >= cpu.time - 1e-9
+        before = shown
+    assert before <= cpu.time + len(steps) * SHORT_SLICE_SECONDS + 1e-9
+
+
+def test_the_system_is_asked_once_in_a_short_slice() -> None:
+    wall, asked = Clock(), 0
+
+    def cpu() -> float:
+        nonlocal asked
+        asked += 1
+        return wall.time
+
+    now = cpu_clock(cpu, wall)
+    for _ in range(100):
+        wall.time += SHORT_SLICE_SECONDS / 10
+        assert now() == pytest.approx(wall.time)
+    assert asked <= 1 + 10

@@ -35,6 +35,8 @@ class ExternalRouter:
     process: Process
     port: int
     credentials: Credentials
+    said: list[bytes]
+    """Lines of its log until it served."""
     clients: list[SmpTestClient] = field(default_factory=list)
 
     @property
@@ -67,13 +69,15 @@ async def external_router(
         stdout=PIPE,
     )
     assert process.stdout is not None
+    said: list[bytes] = []
     try:
         async for line in process.stdout:
+            said.append(line)
             if found := SERVING.search(line):
                 break
         else:
             raise AssertionError("it never served")
-        router = ExternalRouter(process, int(found[1]), credentials)
+        router = ExternalRouter(process, int(found[1]), credentials, said)
         yield router
         for client in router.clients:
             await client.close()

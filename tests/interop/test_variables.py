@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from base64 import urlsafe_b64encode as b64encode
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from tests.doubles import external_routers
 from tests.doubles.external_routers import UNENCRYPTED, ExternalRouter, external_router
 from tests.doubles.ntf_harness import Device, NtfTestClient
 from tests.doubles.ntf_world import ApnsPushes, Chat, becomes, subscribed_chat
@@ -51,6 +53,7 @@ from tocsin.transport.client_sessions import DialSettings, dial_ntf, dial_smp
 from tocsin.transport.credential_files import write_credentials
 from tocsin.transport.router_sessions import RouterConnection
 from tocsin.wire.versions import VersionRange
+from tools.external_router import NTF_VARIABLES, SMP_VARIABLES, SPECIAL
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -262,6 +265,33 @@ async def test_versions_below_the_lowest_are_refused(start: Starter) -> None:
         assert (await router.connect()).session.version == 18
         with pytest.raises(HandshakeRefused):
             await router.connect(replace(UNENCRYPTED, versions=VersionRange(6, 16)))
+
+
+async def test_a_server_without_alpn_speaks_the_oldest_version_only(start: Starter) -> None:
+    async with start("smp", ALPN="off") as router:
+        assert (await router.connect()).session.version == 6
+        with pytest.raises(HandshakeRefused):
+            await router.connect(replace(UNENCRYPTED, versions=VersionRange(7, 18)))
+
+
+async def test_workers_have_the_connections(start: Starter) -> None:
+    async with start("smp", WORKERS=2) as router:
+        workers = Path(f"/proc/{router.process.pid}/task/{router.process.pid}/children").read_text().split()
+        assert len(workers) == 2
+        assert await (await router.connect()).ask(Ping()) == Pong()
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "INFO"])
+async def test_the_log_has_a_level(start: Starter, level: str) -> None:
+    async with start("smp", LOG_LEVEL=level) as router:
+        assert any(b"selector" in line for line in router.said) is (level == "DEBUG")
+
+
+def test_every_variable_is_tried() -> None:
+    sources = [*Path(__file__).parent.glob("*.py"), Path(external_routers.__file__)]
+    tried = set(re.findall(r"\b(?:EXT_)?([A-Z_]+)\b", "".join(path.read_text() for path in sources)))
+    known = {*SMP_VARIABLES, *NTF_VARIABLES, *SPECIAL["smp"], *SPECIAL["ntf"]}
+    assert known - tried == set()
 
 
 async def test_direct_notifications_can_be_switched_off(start: Starter) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from bench.process_tree import children_of
 from tests.doubles import external_routers
 from tests.doubles.external_routers import UNENCRYPTED, ExternalRouter, external_router
 from tests.doubles.ntf_harness import Device, NtfTestClient
@@ -276,8 +277,7 @@ async def test_a_server_without_alpn_speaks_the_oldest_version_only(start: Start
 
 async def test_workers_have_the_connections(start: Starter) -> None:
     async with start("smp", WORKERS=2) as router:
-        workers = Path(f"/proc/{router.process.pid}/task/{router.process.pid}/children").read_text().split()
-        assert len(workers) == 2
+        assert len(children_of(router.process.pid)) == 2
         assert await (await router.connect()).ask(Ping()) == Pong()
 
 

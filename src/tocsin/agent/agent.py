@@ -12,8 +12,7 @@ from tocsin.agent.connections.listener import QueueListener
 from tocsin.agent.connections.messages import MessageReceiver
 from tocsin.agent.connections.queues import QueueRequests
 from tocsin.agent.connections.unfinished import ConnectionSteps, UnfinishedConnections
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import AgentEvent, MessageEvent
+from tocsin.agent.runtime.events import AgentEvent, EventQueue, MessageEvent
 from tocsin.agent.runtime.router_clients import Connect, RouterClients
 from tocsin.agent.runtime.settings import AgentSettings
 from tocsin.agent.runtime.tasks import BackgroundTasks

@@ -10,7 +10,9 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from http import HTTPStatus
+from importlib.resources import files
 from typing import Any, Final, TypeAlias
 
 from tocsin.errors import TocsinError
@@ -18,7 +20,6 @@ from tocsin.operate.http_messages import MAX_HEAD_BYTES, HttpAnswer, HttpRequest
 from tocsin.operate.operator_listener import OperatorListener
 from tocsin.web.page_access import Access, Refusal, TokenShown
 from tocsin.web.page_events import PageEvents
-from tocsin.web.static_files import static_files
 
 EVENTS: Final = "/api/events"
 MAX_BODY_BYTES: Final = 16_384
@@ -31,10 +32,35 @@ _SECURITY_HEADERS: Final = (
     "Cross-Origin-Resource-Policy: same-origin",
 )
 
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
 Read: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Any]]
 """Takes the parameters of the address; returns what becomes JSON. Raises NotDone."""
 Action: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
 """Takes the JSON object that was sent; returns what becomes JSON. Raises NotDone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    content: bytes
+    content_type: str
+
+
+@cache
+def static_files() -> Mapping[str, StaticFile]:
+    """By path; `/` is the page itself."""
+    found = {}
+    for file in files("tocsin.web").joinpath("static").iterdir():
+        kind = file.name.rpartition(".")[2]
+        if kind in _TYPES:
+            found[f"/{file.name}"] = StaticFile(file.read_bytes(), _TYPES[kind])
+    found["/"] = found["/index.html"]
+    return found
 
 
 class NotDone(TocsinError):

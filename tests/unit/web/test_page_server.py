@@ -14,8 +14,7 @@ import pytest
 
 from tocsin.operate.http_messages import MAX_HEAD_BYTES
 from tocsin.web.page_events import PageEvents
-from tocsin.web.page_server import MAX_BODY_BYTES, NotDone, PageLimits, PageServer, Site
-from tocsin.web.static_files import static_files
+from tocsin.web.page_server import MAX_BODY_BYTES, NotDone, PageLimits, PageServer, Site, static_files
 
 HOST = "127.0.0.1"
 TOKEN = "a-token"

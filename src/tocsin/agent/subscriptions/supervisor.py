@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from tocsin.agent.runtime.event_queue import EventQueue
+from tocsin.agent.runtime.events import EventQueue
 from tocsin.agent.runtime.router_clients import RouterClients
 from tocsin.agent.runtime.settings import AgentSettings
 from tocsin.agent.runtime.workers import Idle, Job, More, PlainJob, Round, Workers

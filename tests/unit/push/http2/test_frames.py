@@ -1,4 +1,4 @@
-"""Whatever a server sends, a connection goes on or is lost. Header blocks of requests that are alike share their start."""
+"""Whatever a server sends, a connection goes on or is lost. Header blocks of requests share what is alike."""
 
 from __future__ import annotations
 

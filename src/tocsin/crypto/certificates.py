@@ -60,7 +60,6 @@ def make_authority(
     serial: int,
     parent: Authority | None = None,
     common_name: str = REFERENCE_AUTHORITY_NAME,
-    organization: str = REFERENCE_ORGANIZATION,
     lifetime: timedelta = REFERENCE_LIFETIME,
     private_key: bytes | None = None,
 ) -> Authority:
@@ -70,7 +69,7 @@ def make_authority(
     """
     key_der = private_key or new_private_key(algorithm)
     key = load_private_key(key_der)
-    public_key, name = key.public_key(), _name(common_name, organization)
+    public_key, name = key.public_key(), _name(common_name, REFERENCE_ORGANIZATION)
     issuer_key = key if parent is None else load_private_key(parent.private_key)
     certificate = _sign(
         name,

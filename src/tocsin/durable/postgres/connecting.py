@@ -51,7 +51,7 @@ def tls_options(url: str) -> dict[str, Any]:
 
 
 def writer_options(url: str) -> dict[str, Any]:
-    """Return the arguments of asyncpg's `connect` for somebody who changes the store."""
+    """Return the arguments of asyncpg's `connect` for a program that changes the store."""
     options = tls_options(url)
     try:
         parts = urlsplit(url)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tocsin.crypto.certificates import REFERENCE_LIFETIME, make_self_signed
-from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
+from tocsin.crypto.credentials import CertificateAlgorithm, Credentials, new_private_key
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.operate.clock import Clock
 from tocsin.protocol.addresses import RouterLocation
@@ -25,9 +25,13 @@ BEFORE: Final = timedelta(hours=25)
 
 
 def new_service_credentials(now: datetime) -> Credentials:
-    """Make one self-signed certificate, of which nothing but the key tells ours from those of others."""
+    """Make a self-signed certificate. Only its key distinguishes it from certificates of other routers."""
     return make_self_signed(
-        NAME, CertificateAlgorithm.ED25519, now=now - BEFORE, serial=1, lifetime=REFERENCE_LIFETIME + BEFORE
+        NAME,
+        new_private_key(CertificateAlgorithm.ED25519),
+        now=now - BEFORE,
+        serial=1,
+        lifetime=REFERENCE_LIFETIME + BEFORE,
     )
 
 

@@ -25,7 +25,7 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value somebody chose."""
+    """A value that was set, and where."""
 
     key: SettingKey
     value: Any = field(repr=False)

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 class ByteStream(Protocol):
-    """What a connection needs of a `TlsStream`."""
+    """The part of `TlsStream` that a connection uses."""
 
     def start(self, on_data: Callable[[bytes], bool | None], on_lost: Callable[[str], None]) -> None: ...
     def write(self, data: bytes) -> None: ...
@@ -90,7 +90,7 @@ class Failure(Enum):
 
     TIMEOUT = "timeout"
     RESET = "reset"
-    """Only this stream."""
+    """This stream alone."""
     CONNECTION = "connection"
 
 

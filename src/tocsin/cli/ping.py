@@ -8,7 +8,7 @@ import time
 
 from rich.console import Console
 
-from tocsin.agent.token.vapid import ask_vapid_key
+from tocsin.agent.token.router_inquiries import ask_vapid_key
 from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.cli.terminal.option_types import seconds
 from tocsin.clients import ClientSettings, NtfClient, SmpClient

@@ -70,5 +70,5 @@ class BatchedReads(Generic[K, V]):
                     row.set_exception(error)
             return
         for key, row in batch:
-            if not row.done():  # whoever asked may have left
+            if not row.done():  # its caller may be gone
                 row.set_result(found.get(key))

@@ -36,14 +36,14 @@ MAX_META_BYTES: Final = 512
 RECENT_SECONDS: Final = 60.0
 MOST_RECENT: Final = 50_000
 """Names of one generation."""
-DELAY_SECONDS: Final = 3.0
-"""How long a notification may wait for its acknowledgement."""
-MANY: Final = 500
+ACKNOWLEDGE_AFTER: Final = 3.0
+"""Seconds that a notification may wait for its acknowledgement."""
+ACKNOWLEDGE_FROM: Final = 500
 """Notifications that are acknowledged without that delay: far fewer than an SMP router lets wait (decision 0009)."""
-PAUSE_SECONDS: Final = 0.05
-"""The pause between two acknowledgements."""
-LAST_SECONDS: Final = 1.0
-"""The limit of the last acknowledgement of a session that we end. What it does not confirm comes again."""
+ACKNOWLEDGEMENT_PAUSE: Final = 0.05
+"""Seconds between two acknowledgements."""
+LAST_ACKNOWLEDGEMENT: Final = 1.0
+"""Seconds for the last acknowledgement of a session that we end. What it does not confirm comes again."""
 _UNCOUNTED: Final = PushProvider.APNS_NULL
 
 logger = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ class Acknowledgements:
         self._stored += count
         if self._stored > self._acknowledged:
             self._more.set()
-            if self._stored - self._acknowledged >= MANY:
+            if self._stored - self._acknowledged >= ACKNOWLEDGE_FROM:
                 self._many.set()
 
     async def run(self) -> None:
@@ -192,7 +192,7 @@ class Acknowledgements:
         while self._client.direct:
             await self._more.wait()
             with suppress(TimeoutError):
-                async with asyncio.timeout(DELAY_SECONDS):
+                async with asyncio.timeout(ACKNOWLEDGE_AFTER):
                     await self._many.wait()
             try:
                 await self._acknowledge()
@@ -201,13 +201,13 @@ class Acknowledgements:
             except ClientError as error:
                 logger.warning("an SMP router refuses acknowledgements of its notifications: %s", error)
                 return
-            await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(ACKNOWLEDGEMENT_PAUSE)
 
     async def finish(self) -> None:
         """Acknowledge what is stored by now, because the session ends. Failing does no harm."""
         if self._client.direct and self._stored > self._acknowledged:
             with suppress(TocsinError, TimeoutError):
-                async with asyncio.timeout(LAST_SECONDS):
+                async with asyncio.timeout(LAST_ACKNOWLEDGEMENT):
                     await self._acknowledge()
 
     async def _acknowledge(self) -> None:

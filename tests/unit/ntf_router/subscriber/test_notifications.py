@@ -69,14 +69,14 @@ def of(client: Client) -> Acknowledgements:
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(notifications, "DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(notifications, "ACKNOWLEDGEMENT_PAUSE", 0.0)
+    monkeypatch.setattr(notifications, "ACKNOWLEDGE_AFTER", 0.0)
 
 
 async def test_notifications_wait_for_others_before_they_are_acknowledged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notifications, "DELAY_SECONDS", 0.1)
+    monkeypatch.setattr(notifications, "ACKNOWLEDGE_AFTER", 0.1)
     client = Client()
     client.answer.set()
     stored = of(client)
@@ -90,20 +90,20 @@ async def test_notifications_wait_for_others_before_they_are_acknowledged(
 
 
 async def test_many_notifications_are_acknowledged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "DELAY_SECONDS", 1000.0)
+    monkeypatch.setattr(notifications, "ACKNOWLEDGE_AFTER", 1000.0)
     client = Client()
     client.answer.set()
     stored = of(client)
     running = asyncio.create_task(stored.run())
-    stored.stored(notifications.MANY - 1)
+    stored.stored(notifications.ACKNOWLEDGE_FROM - 1)
     await asyncio.sleep(0)
     stored.stored(1)
-    await until(lambda: client.counts == [notifications.MANY])
+    await until(lambda: client.counts == [notifications.ACKNOWLEDGE_FROM])
     running.cancel()
 
 
 async def test_what_waits_is_acknowledged_before_we_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "DELAY_SECONDS", 1000.0)
+    monkeypatch.setattr(notifications, "ACKNOWLEDGE_AFTER", 1000.0)
     client = Client()
     client.answer.set()
     stored = of(client)
@@ -173,7 +173,7 @@ async def test_the_last_acknowledgement_is_sent_before_we_leave() -> None:
 
 
 async def test_leaving_does_not_wait_for_a_silent_router(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "LAST_SECONDS", 0.01)
+    monkeypatch.setattr(notifications, "LAST_ACKNOWLEDGEMENT", 0.01)
     client = Client()
     stored = of(client)
     stored.stored(2)

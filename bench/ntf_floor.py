@@ -23,8 +23,7 @@ import nacl.bindings as sodium
 from tocsin.crypto.credentials import Credentials
 from tocsin.crypto.hsalsa20 import hsalsa20
 from tocsin.push.apns.request import PATH, own_headers, shared_headers
-from tocsin.push.http2.frames import END_HEADERS, END_STREAM, FrameType, frame_head
-from tocsin.push.http2.header_blocks import RequestBlocks
+from tocsin.push.http2.frames import END_HEADERS, END_STREAM, FrameType, RequestBlocks, frame_head
 from tocsin.push.http2.hpack import Decoder
 from tocsin.push.provider import PushRequest, Urgency
 from tocsin.transport.tls_contexts import client_context, server_context

@@ -41,7 +41,7 @@ OPERATOR: Final = make_authority(
 )
 AUTHORITY: Final = make_authority(_ED25519, parent=OPERATOR, now=NOW, serial=2, private_key=AUTHORITY_KEY.der)
 ROUTER: Final = issue_leaf(AUTHORITY, "router.example", _ED25519, now=NOW, serial=3, private_key=LEAF_KEY.der)
-SERVICE: Final = make_self_signed("service", _ED25519, now=NOW, serial=4, private_key=SERVICE_KEY.der)
+SERVICE: Final = make_self_signed("service", SERVICE_KEY.der, now=NOW, serial=4)
 OFFER: Final = ServiceOffer(ServiceRole.NOTIFIER, SERVICE, SERVICE_SESSION_KEY)
 
 VERSIONS: Final[tuple[tuple[Dialect, int], ...]] = (

@@ -12,9 +12,9 @@ from tocsin.errors import DecodeError
 from tocsin.push.apns.outcome import apns_outcome
 from tocsin.push.fcm.access_tokens import AccessToken, token_of
 from tocsin.push.fcm.outcome import fcm_outcome
-from tocsin.push.http2.connection import Http2Connection
-from tocsin.push.http2.exchange import MAX_BODY_BYTES, Http2Answer, Http2Limits, Result
+from tocsin.push.http2.connection import Http2Connection, Http2Limits
 from tocsin.push.http2.frames import encode_settings
+from tocsin.push.http2.streams import MAX_BODY_BYTES, Http2Answer, Result
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, TokenInvalid
 from tocsin.push.webpush.http1_connection import MAX_HEAD_BYTES, AnswerReader, Http1Answer
 from tocsin.push.webpush.outcome import web_push_outcome

@@ -15,6 +15,7 @@ from tocsin.crypto.certificates import (
     make_authority,
     make_self_signed,
 )
+from tocsin.crypto.credentials import new_private_key
 from tocsin.crypto.keys import (
     Ed448PrivateKey,
     Ed25519PrivateKey,
@@ -54,7 +55,7 @@ def router_credentials(algorithm: CertificateAlgorithm = ED25519) -> Credentials
 @cache
 def service_credentials(algorithm: CertificateAlgorithm = ED25519, *, single: bool = False) -> Credentials:
     if single:
-        return make_self_signed("service", algorithm, now=NOW, serial=3)
+        return make_self_signed("service", new_private_key(algorithm), now=NOW, serial=3)
     return issue_leaf(authority(algorithm, 4), "service.example.com", algorithm, now=NOW, serial=5)
 
 

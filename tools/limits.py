@@ -21,7 +21,7 @@ from tocsin.ntf_router.statistics import counters
 from tocsin.ntf_router.subscriber import notifications, queue_subscriptions, router_addresses
 from tocsin.operate import active_queues
 from tocsin.protocol import addresses, authorization
-from tocsin.push.http2 import exchange, push_provider
+from tocsin.push.http2 import connection, push_provider
 from tocsin.push.webpush import client as webpush_client
 from tocsin.push.webpush import host_lane
 from tocsin.smp_router import router as smp_router
@@ -352,7 +352,7 @@ NTF_LIMITS: Final = (
         bound=lambda chosen: chosen.max_tokens + chosen.delivery.other_pushes,
     ),
     _fixed(
-        exchange.MOST_STREAMS,
+        connection.MOST_STREAMS,
         *("Pushes without an answer (APNs, FCM)", Scope.CONNECTION, "further ones wait for a connection"),
         "Streams.exchanges",
     ),
@@ -364,7 +364,7 @@ NTF_LIMITS: Final = (
     _set(
         *(_NTF, "fcm.connections", "Pushes that wait for Google's access token", Scope.PROVIDER),
         *("they stay in the store, and the delivery tries again", "FcmProvider._unauthorized"),
-        bound=lambda chosen: chosen.fcm.connections * exchange.MOST_STREAMS,
+        bound=lambda chosen: chosen.fcm.connections * connection.MOST_STREAMS,
     ),
     _set(
         *(_NTF, "webpush.hosts", "Web Push services that are connected", Scope.PROVIDER),

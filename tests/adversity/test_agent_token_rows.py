@@ -18,7 +18,7 @@ from tests.doubles.ntf_harness import TEST_PROVIDER
 from tocsin.agent import TokenVerified
 from tocsin.agent.runtime.events import MessageArrived, TokenRecreated
 from tocsin.agent.store.records import AgentToken, RegistrationDue, VerificationDue
-from tocsin.agent.token.router_trial import TrialStep
+from tocsin.agent.token.router_inquiries import TrialStep
 from tocsin.crypto.boxes import box_key
 from tocsin.errors import AgentError, ConnectFailed, PeerIdentityMismatch, TransportError
 from tocsin.protocol.ntf.device_tokens import DeviceToken

@@ -28,7 +28,7 @@ from tocsin.protocol.ntf.pushes import (
     unseal_notifications,
 )
 from tocsin.push.apns.request import ADDED, PATH, own_headers, shared_headers
-from tocsin.push.http2.header_blocks import MAX_HEADER_LIST_BYTES, RequestBlocks
+from tocsin.push.http2.frames import MAX_HEADER_LIST_BYTES, RequestBlocks
 from tocsin.push.http2.hpack import Decoder, Header
 from tocsin.push.provider import PushRequest, Urgency
 from tools.wire_vectors.comparison import Mismatch, holds, same

@@ -12,8 +12,7 @@ from tocsin.agent.connections.listener import QueueListener
 from tocsin.agent.connections.messages import MessageReceiver
 from tocsin.agent.connections.queues import QueueRequests
 from tocsin.agent.connections.unfinished import ConnectionSteps, UnfinishedConnections
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import AgentEvent, MessageEvent
+from tocsin.agent.runtime.events import AgentEvent, EventQueue, MessageEvent
 from tocsin.agent.runtime.router_clients import Connect, RouterClients
 from tocsin.agent.runtime.settings import AgentSettings
 from tocsin.agent.runtime.tasks import BackgroundTasks
@@ -23,8 +22,7 @@ from tocsin.agent.subscriptions.supervisor import Supervisor
 from tocsin.agent.token.deletion import FormerTokens
 from tocsin.agent.token.registrar import TokenRegistrar
 from tocsin.agent.token.requests import TokenRequests
-from tocsin.agent.token.router_trial import RouterUnusable, try_ntf_router
-from tocsin.agent.token.vapid import ask_vapid_key
+from tocsin.agent.token.router_inquiries import RouterUnusable, ask_vapid_key, try_ntf_router
 from tocsin.agent.wake.notified import Fetched, ToFetch, WakeResult
 from tocsin.agent.wake.waking import Waking
 from tocsin.clients import Event, NtfClient, SmpClient

@@ -8,11 +8,11 @@ import time
 
 from rich.console import Console
 
-from tocsin.agent.token.vapid import ask_vapid_key
+from tocsin.agent.token.router_inquiries import ask_vapid_key
 from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.cli.terminal.option_types import seconds
 from tocsin.clients import ClientSettings, NtfClient, SmpClient
-from tocsin.crypto.es256 import unpadded_base64url
+from tocsin.crypto.signed_tokens import unpadded_base64url
 from tocsin.errors import DecodeError
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.transport.client_sessions import INTERACTIVE_CONNECT_SECONDS, DialSettings

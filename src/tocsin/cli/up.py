@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tocsin.cli.terminal.option_types import count
 from tocsin.errors import ConfigError
-from tocsin.web.page_address import WEB_HELP, PagePlace
+from tocsin.web.page_server import WEB_HELP, PagePlace
 
 NAME = "up"
 SUMMARY = "run the whole system on this machine: routers, a push provider, phones, the pipeline"

@@ -60,7 +60,6 @@ def make_authority(
     serial: int,
     parent: Authority | None = None,
     common_name: str = REFERENCE_AUTHORITY_NAME,
-    organization: str = REFERENCE_ORGANIZATION,
     lifetime: timedelta = REFERENCE_LIFETIME,
     private_key: bytes | None = None,
 ) -> Authority:
@@ -70,7 +69,7 @@ def make_authority(
     """
     key_der = private_key or new_private_key(algorithm)
     key = load_private_key(key_der)
-    public_key, name = key.public_key(), _name(common_name, organization)
+    public_key, name = key.public_key(), _name(common_name, REFERENCE_ORGANIZATION)
     issuer_key = key if parent is None else load_private_key(parent.private_key)
     certificate = _sign(
         name,
@@ -112,19 +111,19 @@ def issue_leaf(
 
 def make_self_signed(
     common_name: str,
-    algorithm: CertificateAlgorithm,
+    private_key: bytes,
     *,
     now: datetime,
     serial: int,
     lifetime: timedelta = REFERENCE_LIFETIME,
-    private_key: bytes | None = None,
 ) -> Credentials:
-    """Create service credentials with one certificate, without extensions, like the reference's `genCredentials`."""
-    key_der = private_key or new_private_key(algorithm)
-    key = load_private_key(key_der)
-    name = _name(common_name)
+    """Create service credentials with one certificate, without extensions, like the reference's `genCredentials`.
+
+    `private_key` is PKCS#8 DER.
+    """
+    key, name = load_private_key(private_key), _name(common_name)
     certificate = _sign(name, name, key.public_key(), key, (), _validity(now, lifetime), serial)
-    return Credentials((certificate,), key_der)
+    return Credentials((certificate,), private_key)
 
 
 def _authority_extensions(public_key: CertificatePublicKey, issuer_key: CertificatePublicKey) -> _Extensions:

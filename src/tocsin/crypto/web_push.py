@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tocsin.crypto.es256 import es256_key_from_pem, signed_token, unpadded_base64url
+from tocsin.crypto.signed_tokens import es256_key_from_pem, signed_token, unpadded_base64url
 from tocsin.errors import BadBox, BadKey, LocalProtocolError
 
 SCALAR_BYTES: Final = 32

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tocsin.clients import ClientSettings, SmpClient
 from tocsin.doctor.findings import DoctorSettings, Finding, bad, ok, skipped, warn
-from tocsin.durable.postgres.tls import tls_options
+from tocsin.durable.postgres.connecting import tls_options
 from tocsin.errors import PeerIdentityMismatch, StoreError, TocsinError
 from tocsin.ntf_router.opened_store import EMBEDDED_FOLDER
 from tocsin.ntf_router.running_router import client_settings

@@ -60,7 +60,7 @@ class LogReplacement:
         self._steps: list[Callable[[], None]] = []
         self._given_up = False
         self.saved = 0
-        """By how much the log is shorter now."""
+        """Bytes by which the log is shorter now."""
 
     def write(self) -> None:
         """Replace the log. Raises StoreUnavailable, after which it may be called again."""

@@ -23,7 +23,7 @@ from tocsin.lab.processes import HOST, QUICK_JAVA, ChildProcess, LabRouter, Port
 from tocsin.ntf_router.settings.settings import DeliveryEngine
 from tocsin.pipeline.report.figures import DeliveryAccount
 from tocsin.push.fake.server import FakeApns, running_fake_apns
-from tocsin.web.page_address import PagePlace
+from tocsin.web.page_server import PagePlace
 
 PATIENCE: Final = 60.0
 PHONES: Final = "phones"

@@ -20,8 +20,7 @@ from tocsin.lab.processes import HOST, ChildProcess, LabRouter
 from tocsin.lab.system import System
 from tocsin.web.engines_view import INLINE, SPARK, engines_view
 from tocsin.web.operate_reader import OperateReader, scrape
-from tocsin.web.page_address import LOOPBACK, PagePlace, serve_page
-from tocsin.web.page_server import Site
+from tocsin.web.page_server import LOOPBACK, PagePlace, Site, serve_page
 from tocsin.web.pipeline_tables import growing_tables
 
 SECONDS_BETWEEN: Final = 0.8

@@ -304,7 +304,7 @@ class Move(ABC, Generic[S, W]):
         return (self.request.source_data or self.file.default_store).absolute()
 
     def _load(self, file: Path, chosen: Iterable[str] = ()) -> S:
-        """Without the environment, which is not the server's."""
+        """Load settings without environment variables: ours are not those of the server."""
         if not file.exists():
             raise ConfigError(f"{file} does not exist: name the folder of the settings with --from")
         return self.file.load(file, {}, chosen)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tocsin.durable.log_files import FolderLock
+from tocsin.durable.postgres.connecting import tls_options
 from tocsin.durable.postgres.embedded_database import embedded_database
-from tocsin.durable.postgres.tls import tls_options
 from tocsin.durable.transfers import Progress
 from tocsin.errors import StoreError
 from tocsin.migrate.settings import NOTHING_KEPT

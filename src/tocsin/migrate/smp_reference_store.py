@@ -18,9 +18,9 @@ import asyncpg
 
 from tocsin.durable.log_fields import BadLogLine
 from tocsin.durable.log_files import replace_lines
+from tocsin.durable.postgres.connecting import tls_options
 from tocsin.durable.postgres.database_errors import translated
 from tocsin.durable.postgres.database_snapshot import CONNECT_TIMEOUT, ROWS_AT_A_TIME, read_only_snapshot
-from tocsin.durable.postgres.tls import tls_options
 from tocsin.durable.transfers import Progress, counted, require_no_rows
 from tocsin.errors import DecodeError, StoreError
 from tocsin.migrate.smp_reference_database import NEEDS_PGCRYPTO, has_digest

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from tocsin.crypto.es256 import unpadded_base64url
+from tocsin.crypto.signed_tokens import unpadded_base64url
 from tocsin.events.event_log import EventLog
 from tocsin.ntf_router.snapshots import (
     FleetSnapshot,

@@ -25,7 +25,7 @@ from tocsin.ntf_router.snapshots import FleetSnapshot, ServerCounts, Subscriptio
 from tocsin.ntf_router.statistics.statistics import COUNTERS, NtfStatistics
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.operate.metrics import Metric, exposition
-from tocsin.operate.process_figures import process_figures
+from tocsin.operate.process import process_figures
 from tocsin.operate.router_listeners import listener_metrics
 from tocsin.operate.router_process import STORE_SECONDS
 

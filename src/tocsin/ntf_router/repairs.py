@@ -2,21 +2,30 @@
 
 The plan is as old as the exports behind it, so every entry is first compared with the current subscription. An entry
 that is already as planned stays, and one that is neither as planned nor as exported is skipped. A plan can therefore be
-applied twice, and while a router uses the store.
+applied twice, and while a router uses the store. Its delivery events go to a folder of their own first, so that the
+accounting stays correct.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
+from tocsin.durable.log_files import FolderLock
 from tocsin.errors import ConfigError, DecodeError
+from tocsin.events.event_log import PUBLISHED, opened_event_log
+from tocsin.events.pseudonyms import keys_folder
 from tocsin.events.queue_exports import WANTED, id_of_text
 from tocsin.events.repair_plans import RepairAction, RepairEntry
+from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.session.requests import NtfEvents
+from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.records import SubscriptionRecord
 from tocsin.protocol.addresses import RouterAddress, RouterLocation, Scheme
@@ -25,6 +34,8 @@ from tocsin.protocol.ntf.subscription_commands import NotifierQueue
 
 BATCH: Final = 256
 CAUSE: Final = "repair"
+_OFFLINE_FOLDER: Final = ".offline"
+_OFFLINE_LOCK: Final = "lock"
 
 TARGETS: Final[dict[RepairAction, SubscriptionStatus]] = {
     RepairAction.RESUBSCRIBE: SubscriptionState.INACTIVE,
@@ -156,3 +167,26 @@ def _by_router(entries: Sequence[RepairEntry]) -> dict[RouterLocation, list[tupl
                 "`tocsin pipeline reconcile` again"
             ) from None
     return {router: list(queues.items()) for router, queues in found.items()}
+
+
+@asynccontextmanager
+async def offline_events(settings: NtfSettings, instance: str) -> AsyncIterator[NtfEventRecorder]:
+    """Record events in a folder of their own, and move them into the event log at the end.
+
+    The router may be running, and a second writer in its folder would publish the router's open segment.
+    """
+    if settings.event_log is None:
+        yield NtfEventRecorder(None, None, instance, NtfLatencies())
+        return
+    folder = settings.event_log / _OFFLINE_FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keys = keys_folder(settings.event_log, settings.event_log_keys)
+    lock = FolderLock(folder / _OFFLINE_LOCK)
+    try:
+        async with opened_event_log(replace(settings, event_log=folder, event_log_keys=keys)) as opened:
+            assert opened is not None
+            yield NtfEventRecorder(opened.log, opened.keys, instance, NtfLatencies())
+    finally:
+        for segment in sorted(folder.glob(PUBLISHED)):
+            segment.rename(settings.event_log / segment.name)
+        lock.release()

@@ -30,7 +30,7 @@ class PushRequest(NamedTuple):
 
     device_token: bytes
     contents: Push | bytes
-    """What the device gets: each provider has a form for it. Bytes are a payload for Apple, as they are."""
+    """The contents for the device, in a form of each provider. Bytes are a whole payload, which only Apple gets."""
     urgency: Urgency
     push_id: str
     """A UUID that is the same for repeats of the push, so that they can be recognised."""

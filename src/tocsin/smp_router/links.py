@@ -12,9 +12,9 @@ from tocsin.protocol.smp.queue_modes import QueueMode
 from tocsin.protocol.smp.recipient_commands import DeleteLinkData, SetLinkData
 from tocsin.protocol.smp.responses import LinkContent
 from tocsin.protocol.smp.sender_commands import GetLinkData, SecureLinkedQueue
-from tocsin.smp_router.queues import set_sender_key
+from tocsin.smp_router.queues import remove_link, set_sender_key
 from tocsin.smp_router.session.requests import SmpCommandTable, SmpQueueRequest, SmpState
-from tocsin.smp_router.store.records import QueueLink, QueueRecord
+from tocsin.smp_router.store.records import QueueLink
 
 
 class LinkCommands:
@@ -68,8 +68,3 @@ class LinkCommands:
             return Refused(ErrorCode.AUTH)
         self._state.counters.links_read += 1
         return LinkContent(queue.sender_id, queue.link.data)
-
-
-def remove_link(state: SmpState, queue: QueueRecord) -> None:
-    if queue.link is not None:
-        state.store.update_queue(replace(queue, link=None))

@@ -14,7 +14,7 @@ from tocsin.protocol.smp.queue_modes import QueueMode
 from tocsin.protocol.smp.recipient_commands import AcknowledgeMessage, GetMessage, Subscribe
 from tocsin.protocol.smp.responses import MessageReceived, Subscribed
 from tocsin.protocol.smp.sender_commands import SendMessage, max_message_bytes
-from tocsin.smp_router.links import remove_link
+from tocsin.smp_router.queues import remove_link
 from tocsin.smp_router.services import subscribe_recipient
 from tocsin.smp_router.session.peers import Delivery, Peer
 from tocsin.smp_router.session.requests import (
@@ -28,6 +28,7 @@ from tocsin.smp_router.session.requests import (
     deliver_head,
 )
 from tocsin.smp_router.session.service_records import store_service_of
+from tocsin.smp_router.store.interface import Written
 from tocsin.smp_router.store.records import (
     NotifierRecord,
     QueueRecord,
@@ -39,6 +40,7 @@ from tocsin.transport.turns import Pace, in_slices
 
 REMOVED_AT_ONCE: Final = 16
 """Notifications over the quota that one message removes. There are more only if the quota was lowered."""
+_FIRST: Final = Written.FIRST
 
 
 class MessageCommands:
@@ -135,7 +137,7 @@ class MessageCommands:
         state.counters.active.used(queue.recipient_id, now, notify=command.flags.notify)
         if queue.mode is QueueMode.MESSAGING and queue.sender_key is not None:
             remove_link(state, queue)
-        if written.was_empty:
+        if written is _FIRST:
             request.effects.append(PushMessage(queue.recipient_id))
         if command.flags.notify and queue.notifier is not None:
             minimum = state.store.direct.minimum_priority(queue.notifier.notifier_id)

@@ -14,7 +14,7 @@ from typing import Any
 
 from tocsin.errors import StoreError
 from tocsin.operate.metrics import counters_of, exposition, gauge, totals
-from tocsin.operate.process_figures import process_figures, python_version
+from tocsin.operate.process import process_figures, python_version
 from tocsin.operate.router_listeners import listener_metrics
 from tocsin.operate.router_process import STORE_SECONDS
 from tocsin.protocol.error_codes import Blocked, encode_error

@@ -247,3 +247,8 @@ def _password_fits(needed: str | None, given: bytes | None) -> bool:
 def day_of(now: int) -> int:
     """Return the midnight (UTC) before `now`."""
     return now - now % 86_400
+
+
+def remove_link(state: SmpState, queue: QueueRecord) -> None:
+    if queue.link is not None:
+        state.store.update_queue(replace(queue, link=None))

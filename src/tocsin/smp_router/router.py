@@ -59,7 +59,7 @@ from tocsin.smp_router.session.requests import (
 )
 from tocsin.smp_router.session.service_records import find_service
 from tocsin.smp_router.session.verification import Verified, verify_in_steps
-from tocsin.smp_router.statistics.command_counts import count_block, count_refusal
+from tocsin.smp_router.statistics.counters import count_block, count_refusal
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.router_sessions import RouterConnection, RouterIdentity, accept_smp
 from tocsin.transport.turns import Turn, Turns

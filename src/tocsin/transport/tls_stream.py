@@ -36,7 +36,7 @@ class TlsStream:
         self._written: list[bytes] = []
         self._written_bytes = 0
         self._parts: deque[memoryview] = deque()
-        """What was written before, in parts of some full records. The kernel gets one at a time."""
+        """Bytes that wait for the kernel, in parts of some full records. It gets one part at a time."""
         self._scheduled = False
         self._waits_for_room = False
         self._closed = False

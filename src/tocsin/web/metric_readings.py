@@ -1,4 +1,4 @@
-"""Parses a router's metrics, as `observability.prometheus` writes them, back into numbers."""
+"""Parses a router's metrics, as `operate.metrics` writes them, back into numbers."""
 
 from __future__ import annotations
 

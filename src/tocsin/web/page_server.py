@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from http import HTTPStatus
+from importlib.resources import files
 from typing import Any, Final, TypeAlias
 
-from tocsin.errors import TocsinError
+from tocsin.errors import ConfigError, TocsinError
 from tocsin.operate.http_messages import MAX_HEAD_BYTES, HttpAnswer, HttpRequest, encode_head, parse_head
 from tocsin.operate.operator_listener import OperatorListener
-from tocsin.web.page_access import Access, Refusal, TokenShown
+from tocsin.web.page_access import TOKEN_PARAMETER, Access, Refusal, TokenShown, is_loopback
 from tocsin.web.page_events import PageEvents
-from tocsin.web.static_files import static_files
 
+LOOPBACK: Final = "127.0.0.1"
+TOKEN_BYTES: Final = 24
+WEB_HELP: Final = (
+    "where to serve the page: a port alone serves this machine only; with a host that others can reach, the page asks "
+    "for a token, which is part of the printed address"
+)
+_PLACE: Final = re.compile(r"(?:(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+):)?(\d{1,5})")
 EVENTS: Final = "/api/events"
 MAX_BODY_BYTES: Final = 16_384
 _JSON: Final = "application/json"
@@ -31,10 +42,35 @@ _SECURITY_HEADERS: Final = (
     "Cross-Origin-Resource-Policy: same-origin",
 )
 
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
 Read: TypeAlias = Callable[[Mapping[str, str]], Awaitable[Any]]
 """Takes the parameters of the address; returns what becomes JSON. Raises NotDone."""
 Action: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Any]]
 """Takes the JSON object that was sent; returns what becomes JSON. Raises NotDone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    content: bytes
+    content_type: str
+
+
+@cache
+def static_files() -> Mapping[str, StaticFile]:
+    """By path; `/` is the page itself."""
+    found = {}
+    for file in files("tocsin.web").joinpath("static").iterdir():
+        kind = file.name.rpartition(".")[2]
+        if kind in _TYPES:
+            found[f"/{file.name}"] = StaticFile(file.read_bytes(), _TYPES[kind])
+    found["/"] = found["/index.html"]
+    return found
 
 
 class NotDone(TocsinError):
@@ -155,3 +191,29 @@ async def _as_json(requested: Awaitable[Any]) -> HttpAnswer:
     except NotDone as error:
         status, content = error.status, {"error": str(error)}
     return HttpAnswer(status, json.dumps(content).encode(), _JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class PagePlace:
+    """The place where the page is served: the value of `--web`."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> PagePlace:
+        """Raises ConfigError."""
+        found = _PLACE.fullmatch(text)
+        if found is None or int(found[2]) > 65_535:
+            raise ConfigError(f"--web {text}: expected a port, or a host and a port, such as 127.0.0.1:8080")
+        return cls((found[1] or LOOPBACK).strip("[]"), int(found[2]))
+
+
+@asynccontextmanager
+async def serve_page(site: Site, place: PagePlace) -> AsyncIterator[str]:
+    """Serve the page, and yield the address to open, with a token if the page needs one. Raises ConnectFailed."""
+    token = None if is_loopback(place.host) else secrets.token_urlsafe(TOKEN_BYTES)
+    async with PageServer(site, host=place.host, port=place.port, token=token) as server:
+        host = f"[{place.host}]" if ":" in place.host else place.host
+        query = "" if token is None else f"?{TOKEN_PARAMETER}={token}"
+        yield f"http://{host}:{server.port}/{query}"

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tocsin.web.operate_reader import OPERATE, OperateReader
-from tocsin.web.page_address import PagePlace, serve_page
 from tocsin.web.page_events import PageEvents
-from tocsin.web.page_server import Site
+from tocsin.web.page_server import PagePlace, Site, serve_page
 
 SECONDS_BETWEEN: Final = 5.0
 NO_LAKE: Final = "no lake was named: start the router with tocsin ntf start --web … --lake FOLDER"

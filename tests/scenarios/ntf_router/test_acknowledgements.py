@@ -10,7 +10,7 @@ import pytest
 from tests.doubles.ntf_harness import ntf_settings
 from tests.doubles.ntf_world import Chat, SmpPlace, World, becomes, reconnected, subscribed_chat
 from tests.doubles.smp_harness import SmpHarness, SmpTestClient, until
-from tocsin.ntf_router.subscriber.acknowledgements import Acknowledgements
+from tocsin.ntf_router.subscriber.notifications import Acknowledgements
 from tocsin.protocol.direct.dialects import is_direct
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.smp_router.settings.settings import SmpDirectSettings

@@ -17,7 +17,7 @@ from tests.doubles.routers import HOST
 from tests.doubles.smp_direct import direct_settings
 from tests.doubles.smp_harness import SmpHarness, smp_router
 from tocsin.ntf_router.settings.settings import NtfDirectSettings
-from tocsin.ntf_router.shared_services import SharedServices, end_shared_services
+from tocsin.ntf_router.subscriber.service_certificates import SharedServices, end_shared_services
 from tocsin.protocol.addresses import RouterLocation
 from tocsin.protocol.ntf.statuses import SubscriptionState
 from tocsin.smp_router.settings.settings import SmpDirectSettings

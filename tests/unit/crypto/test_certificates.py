@@ -354,7 +354,7 @@ def test_issuer_with_another_kind_of_key_is_refused() -> None:
 
 @pytest.mark.parametrize("algorithm", list(CertificateAlgorithm))
 def test_one_self_signed_service_certificate_is_accepted(algorithm: CertificateAlgorithm) -> None:
-    service = make_self_signed("service", algorithm, now=NOW, serial=1)
+    service = make_self_signed("service", new_private_key(algorithm), now=NOW, serial=1)
     fingerprint, key = validate_client_chain(service.chain, LATER)
     assert fingerprint == service.fingerprint == hashlib.sha256(service.chain[0]).digest()
     assert key == certificate_public_key(service.chain[0])

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.crypto.test_es256 import verify
+from tests.unit.crypto.test_signed_tokens import verify
 from tocsin.crypto.web_push import (
     MAX_BODY_BYTES,
     MAX_PADDED_BYTES,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.push.webpush.stage import CHECK, MESSAGES, VERIFICATION
 from tests.unit.push.webpush.test_request import sized
-from tocsin.crypto.es256 import unpadded_base64url
+from tocsin.crypto.signed_tokens import unpadded_base64url
 from tocsin.crypto.web_push import (
     MAX_BODY_BYTES,
     MAX_PADDED_BYTES,

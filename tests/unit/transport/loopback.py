@@ -17,6 +17,7 @@ from tocsin.crypto.certificates import (
     make_authority,
     make_self_signed,
 )
+from tocsin.crypto.credentials import new_private_key
 from tocsin.errors import ConnectionLost
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.dialer import dial
@@ -37,7 +38,7 @@ def credentials(
 ) -> Credentials:
     """A chain of `length`; of 1, a self-signed service certificate."""
     if length == 1:
-        return make_self_signed("service", algorithm, now=LONG_AGO, serial=1)
+        return make_self_signed("service", new_private_key(algorithm), now=LONG_AGO, serial=1)
     authority = make_authority(algorithm, now=LONG_AGO, serial=1)
     for serial in range(2, length):
         authority = make_authority(algorithm, parent=authority, now=LONG_AGO, serial=serial)

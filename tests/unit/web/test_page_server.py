@@ -1,9 +1,10 @@
-"""The page's server over a real socket."""
+"""The page's server over a real socket, the value of `--web`, and the address that is printed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -12,10 +13,19 @@ from typing import Any
 
 import pytest
 
+from tocsin.errors import ConfigError
 from tocsin.operate.http_messages import MAX_HEAD_BYTES
 from tocsin.web.page_events import PageEvents
-from tocsin.web.page_server import MAX_BODY_BYTES, NotDone, PageLimits, PageServer, Site
-from tocsin.web.static_files import static_files
+from tocsin.web.page_server import (
+    MAX_BODY_BYTES,
+    NotDone,
+    PageLimits,
+    PagePlace,
+    PageServer,
+    Site,
+    serve_page,
+    static_files,
+)
 
 HOST = "127.0.0.1"
 TOKEN = "a-token"
@@ -187,3 +197,30 @@ async def test_a_silent_client_is_disconnected() -> None:
         reader, writer = await asyncio.open_connection(HOST, served.port)
         assert await reader.read() == b""
         writer.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("8080", PagePlace("127.0.0.1", 8080)),
+        ("0.0.0.0:80", PagePlace("0.0.0.0", 80)),  # noqa: S104 - nothing is bound
+        ("[::1]:0", PagePlace("::1", 0)),
+        ("ntf.example:65535", PagePlace("ntf.example", 65_535)),
+    ],
+)
+def test_a_place_is_a_port_with_or_without_a_host(text: str, place: PagePlace) -> None:
+    assert PagePlace.parse(text) == place
+
+
+@pytest.mark.parametrize("text", ["", "off", ":80", "host:", "::1:80", "65536", "a:b:80", "80 "])
+def test_an_invalid_place_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:8080"):
+        PagePlace.parse(text)
+
+
+async def test_a_token_is_in_the_address_only_if_others_can_reach_the_page() -> None:
+    site = Site(PageEvents(list))
+    async with serve_page(site, PagePlace("127.0.0.1", 0)) as address:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
+    async with serve_page(site, PagePlace("0.0.0.0", 0)) as address:  # noqa: S104 - what is tested
+        assert re.fullmatch(r"http://0\.0\.0\.0:\d+/\?token=[\w-]{32}", address)

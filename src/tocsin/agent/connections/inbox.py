@@ -10,8 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import AgentEvent, MessageArrived, MessageEvent, MessageUnreadable
+from tocsin.agent.runtime.events import (
+    AgentEvent,
+    EventQueue,
+    MessageArrived,
+    MessageEvent,
+    MessageUnreadable,
+)
 from tocsin.agent.store.interface import MessageRecords
 from tocsin.agent.store.records import KeptMessage
 from tocsin.errors import AgentError, RemoteProtocolError

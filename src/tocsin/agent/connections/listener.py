@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from tocsin.agent.connections.messages import MessageReceiver
 from tocsin.agent.runtime.error_kinds import ErrorKind, outcome_of, worker_error_kind
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import AgentTrouble, RouterDown, RouterUp, SubscriptionTaken
+from tocsin.agent.runtime.events import AgentTrouble, EventQueue, RouterDown, RouterUp, SubscriptionTaken
 from tocsin.agent.runtime.randomness import chance
 from tocsin.agent.runtime.router_clients import RouterClients
 from tocsin.agent.runtime.tasks import BackgroundTasks

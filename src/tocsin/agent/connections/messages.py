@@ -13,8 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from tocsin.agent.connections.inbox import MessageInbox
 from tocsin.agent.connections.queues import QueueRequests, send_queue
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import ConnectionReady, MessageEvent
+from tocsin.agent.runtime.events import ConnectionReady, EventQueue, MessageEvent
 from tocsin.agent.runtime.router_clients import Purpose, RouterClients
 from tocsin.agent.store.interface import AgentStore
 from tocsin.agent.store.records import KeptMessage, ReceiveQueue

@@ -13,8 +13,7 @@ from dataclasses import replace
 from tocsin.agent.connections.messages import MessageReceiver
 from tocsin.agent.connections.queues import QueueRequests, queue_uri
 from tocsin.agent.runtime.error_kinds import ErrorKind, worker_error_kind
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import ConnectionReady, QueueRotated
+from tocsin.agent.runtime.events import ConnectionReady, EventQueue, QueueRotated
 from tocsin.agent.runtime.randomness import chance
 from tocsin.agent.runtime.tasks import BackgroundTasks
 from tocsin.agent.store.interface import AgentStore

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import AgentTrouble
+from tocsin.agent.runtime.events import AgentTrouble, EventQueue
 
 
 class BackgroundTasks:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import AgentTrouble
+from tocsin.agent.runtime.events import AgentTrouble, EventQueue
 from tocsin.agent.runtime.randomness import chance
 from tocsin.agent.runtime.tasks import BackgroundTasks
 from tocsin.clients import Backoff

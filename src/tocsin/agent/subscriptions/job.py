@@ -10,8 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import NotificationsFailed, NotificationsReady, NotificationsRemoved
+from tocsin.agent.runtime.events import (
+    EventQueue,
+    NotificationsFailed,
+    NotificationsReady,
+    NotificationsRemoved,
+)
 from tocsin.agent.runtime.workers import Idle, More, Retry, Round
 from tocsin.agent.store.interface import AgentStore, Completion
 from tocsin.agent.store.records import (

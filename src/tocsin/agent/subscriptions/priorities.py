@@ -13,7 +13,6 @@ from enum import Enum
 from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind, outcome_of, worker_error_kind
 from tocsin.agent.runtime.randomness import chance
 from tocsin.agent.runtime.router_clients import RouterClients
-from tocsin.agent.runtime.settings import AgentSettings
 from tocsin.agent.runtime.workers import Idle, More, Retry, Round
 from tocsin.agent.store.interface import AgentStore
 from tocsin.agent.store.records import PriorityChange
@@ -60,15 +59,18 @@ class PriorityJob:
         store: AgentStore,
         clients: RouterClients,
         clock: WaitingClock,
-        settings: AgentSettings,
         replace_notifiers: Mapping[PriorityStep, ChangeNotifiers],
+        *,
+        check_every: float,
+        longest_delay: float,
     ) -> None:
-        """`replace_notifiers` renews or deletes the notifiers of connections."""
+        """`replace_notifiers` renews or deletes the notifiers of connections. Times are in seconds."""
         self._router = router
         self._store = store
         self._clients = clients
         self._clock = clock
-        self._settings = settings
+        self._check_every = check_every
+        self._longest_delay = longest_delay
         self._replace_notifiers = replace_notifiers
         self._set_aside: set[PriorityChange] = set()
         """Changes that cannot be made now: the worker looks at them again after a kick, or at the next check."""
@@ -78,9 +80,9 @@ class PriorityJob:
 
     async def do_round(self) -> Round:
         if not await self._changes():
-            return Idle(self._clock.exactly() + self._settings.checks.then if self._set_aside else None)
-        if self._settings.priority_delay:
-            await self._clock.wait(chance() * self._settings.priority_delay)
+            return Idle(self._clock.exactly() + self._check_every if self._set_aside else None)
+        if self._longest_delay:
+            await self._clock.wait(chance() * self._longest_delay)
         changes = await self._changes()
         random.shuffle(changes)
         try:

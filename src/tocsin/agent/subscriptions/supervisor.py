@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from tocsin.agent.runtime.event_queue import EventQueue
+from tocsin.agent.runtime.events import EventQueue
 from tocsin.agent.runtime.router_clients import RouterClients
 from tocsin.agent.runtime.settings import AgentSettings
 from tocsin.agent.runtime.workers import Idle, Job, More, PlainJob, Round, Workers
@@ -173,7 +173,16 @@ class Supervisor:
 
     def _priority_job(self, router: RouterLocation) -> Job:
         replace_notifiers = {PriorityStep.RENEW: self._renew, PriorityStep.DELETE: self.delete}
-        return PriorityJob(router, self._store, self._clients, self._clock, self._settings, replace_notifiers)
+        settings = self._settings
+        return PriorityJob(
+            router,
+            self._store,
+            self._clients,
+            self._clock,
+            replace_notifiers,
+            check_every=settings.checks.then,
+            longest_delay=settings.priority_delay,
+        )
 
     async def _renew(self, connection_ids: Sequence[str]) -> None:
         """Start over with new notifiers, whose minimum priority is that of all messages."""

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Final
 
 from tocsin.agent.runtime.error_kinds import ErrorKind, error_kind
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import TokenNotDeleted
+from tocsin.agent.runtime.events import EventQueue, TokenNotDeleted
 from tocsin.agent.runtime.router_clients import RouterClients
 from tocsin.agent.runtime.workers import Idle, More, PlainJob, Retry, Round, Workers
 from tocsin.agent.store.interface import TokenRecords

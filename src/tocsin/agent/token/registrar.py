@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from tocsin.agent.runtime.error_kinds import ErrorKind, registration_error_kind
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import TokenRecreated, TokenStatusChanged
+from tocsin.agent.runtime.events import EventQueue, TokenRecreated, TokenStatusChanged
 from tocsin.agent.runtime.randomness import new_web_push_secret
 from tocsin.agent.runtime.tasks import BackgroundTasks
 from tocsin.agent.store.interface import AgentStore

@@ -7,7 +7,7 @@ import argparse
 from tocsin.cli.ntf.router_kind import NTF
 from tocsin.cli.routers import config
 from tocsin.cli.routers.config import ConfigCheck
-from tocsin.crypto.es256 import unpadded_base64url
+from tocsin.crypto.signed_tokens import unpadded_base64url
 from tocsin.ntf_router.settings.settings import NtfSettings
 
 NAME = "config"

@@ -20,9 +20,8 @@ from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.cli.terminal.progress import progress_bar
 from tocsin.errors import ConfigError
 from tocsin.events.repair_plans import RepairAction, RepairEntry, read_plan
-from tocsin.ntf_router.offline_events import offline_events
 from tocsin.ntf_router.opened_store import data_folder, opened_store
-from tocsin.ntf_router.repairs import CAUSE, RepairOutcome, apply_plan
+from tocsin.ntf_router.repairs import CAUSE, RepairOutcome, apply_plan, offline_events
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.logs.store_files import read_ntf_store

@@ -11,7 +11,7 @@ from tocsin.cli.terminal.exit_codes import ExitCode
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.opened_store import opened_store
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
-from tocsin.ntf_router.shared_services import SharedServices, end_shared_services
+from tocsin.ntf_router.subscriber.service_certificates import SharedServices, end_shared_services
 
 NAME = "separate-services"
 SUMMARY = "use a different service certificate for each SMP router"

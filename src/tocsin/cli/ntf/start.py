@@ -16,7 +16,7 @@ from tocsin.errors import ConfigError
 from tocsin.ntf_router.fleet.workers import MOST_WORKERS, WorkerPlace, WorkerProcesses, settings_of_worker
 from tocsin.ntf_router.settings.files import credentials_of, router_address
 from tocsin.ntf_router.settings.settings import NtfSettings
-from tocsin.web.page_address import WEB_HELP, PagePlace
+from tocsin.web.page_server import WEB_HELP, PagePlace
 from tocsin.wire.base64url import encode_base64url
 
 NAME = "start"

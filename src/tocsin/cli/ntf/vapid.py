@@ -7,7 +7,7 @@ import argparse
 from tocsin.cli.ntf.router_kind import NTF
 from tocsin.cli.routers.router_kind import add_router_arguments
 from tocsin.cli.terminal.exit_codes import ExitCode
-from tocsin.crypto.es256 import unpadded_base64url
+from tocsin.crypto.signed_tokens import unpadded_base64url
 from tocsin.errors import ConfigError
 
 NAME = "vapid"

@@ -9,8 +9,7 @@ from tocsin.cli.pipeline.job_options import add_job_options, job_options
 from tocsin.cli.routers.router_kind import add_router_arguments
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.providers import served_settings
-from tocsin.pipeline.fanout.notice import Notice
-from tocsin.pipeline.fanout.options import PROVIDERS, FanoutOptions
+from tocsin.pipeline.fanout.options import PROVIDERS, FanoutOptions, Notice
 
 NAME = "fanout"
 SUMMARY = "push the periodic reminders that are due, or show a notice on all devices"

@@ -15,7 +15,7 @@ from tocsin.errors import ConfigError, TocsinError
 from tocsin.operate.settings.keyed_settings import HIDDEN, NONE, TOML_SUFFIX, DescribedSetting
 from tocsin.operate.settings.new_files import by_table
 from tocsin.operate.settings.problems import problems_of
-from tocsin.operate.settings.toml_values import literal_of
+from tocsin.operate.settings.toml_files import literal_of
 
 SUMMARY: Final = "check or show the router's settings"
 T = TypeVar("T")

@@ -55,7 +55,7 @@ class BatchedReads(Generic[K, V]):
             self._fail_waiting()
 
     def _fail_waiting(self) -> None:
-        """After a close."""
+        """Fail the reads that wait, because the reader is closed."""
         unread, self._waiting = self._waiting, []
         for _, row in unread:
             if not row.done():
@@ -70,5 +70,5 @@ class BatchedReads(Generic[K, V]):
                     row.set_exception(error)
             return
         for key, row in batch:
-            if not row.done():  # whoever asked may have left
+            if not row.done():  # its caller may be gone
                 row.set_result(found.get(key))

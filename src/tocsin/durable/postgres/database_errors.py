@@ -10,7 +10,7 @@ import asyncpg
 from asyncpg import Connection, Record
 from asyncpg.pool import PoolConnectionProxy
 
-from tocsin.durable.postgres.tls import OVERRIDE
+from tocsin.durable.postgres.connecting import OVERRIDE
 from tocsin.errors import StoreError, StoreUnavailable
 
 AnyConnection: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"

@@ -8,8 +8,8 @@ from typing import Final
 
 import asyncpg
 
+from tocsin.durable.postgres.connecting import tls_options
 from tocsin.durable.postgres.database_errors import translated
-from tocsin.durable.postgres.tls import tls_options
 
 CONNECT_TIMEOUT: Final = 10.0
 ROWS_AT_A_TIME: Final = 5000

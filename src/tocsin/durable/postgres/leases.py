@@ -67,9 +67,9 @@ RENEWALS: Final = 5
 MARGIN: Final = 0.2
 """The share of a lease's time by which its holder stops before others may begin."""
 LOOK_SECONDS: Final = 10.0
-"""Between looks at all leases when nobody tells of a change."""
+"""Seconds between looks at all leases when nobody reports a change."""
 NEVER: Final = float("-inf")
-"""A time that is over, whatever a clock shows."""
+"""A time that is past on every clock."""
 
 _JOIN: Final = """
     INSERT INTO fleet_instances (name, expires_at)
@@ -257,7 +257,7 @@ class LeaseKeeper:
 
     @property
     def number(self) -> int | None:
-        """Our number as a member, None while we are none."""
+        """Our number, or None while we are not a member."""
         return self._number
 
     @property
@@ -448,7 +448,7 @@ class LeaseKeeper:
         try:
             await self._user.end(name)
         except Exception:
-            logger.exception("what the lease %s allows could not be ended", name)
+            logger.exception("could not stop the work that the lease %s allows", name)
         finally:
             del self._ending[name]
             if name in self._held:
@@ -463,7 +463,7 @@ class LeaseKeeper:
         if heirs:
             given = await connection.fetch(_HAND_OVER, self.number, list(heirs), list(heirs.values()))
             self.counts.handed_over += len(given)
-            logger.info("handed %d leases over that this instance is unable for", len(given))
+            logger.info("handed over %d leases whose work this instance cannot do", len(given))
         await connection.execute(_GIVE_BACK, self.number, names)
         for name in names:
             self._ended.discard(name)

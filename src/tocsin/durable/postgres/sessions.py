@@ -1,4 +1,4 @@
-"""A connection that is made anew whenever it breaks, for work that goes on as long as the process."""
+"""A connection that is reopened whenever it breaks, for work that lasts as long as the process."""
 
 from __future__ import annotations
 

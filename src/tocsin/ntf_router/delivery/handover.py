@@ -61,7 +61,7 @@ class JobAnswer(NamedTuple):
 
     token: TokenRecord
     notifications: Sequence[PendingNotification]
-    """Those that the push covered, oldest first."""
+    """The notifications that the push carried, oldest first."""
     ids: Sequence[int]
     """Their rows. Release them when the outcome is in the store."""
     outcome: PushOutcome
@@ -72,7 +72,7 @@ class JobAnswer(NamedTuple):
     repeats: bool
     """Whether the job itself repeats the push."""
     seconds: float
-    """From the hand-over to the answer."""
+    """The time from the hand-over to the answer."""
 
 
 class TakesAnswers(Protocol):

@@ -12,7 +12,7 @@ from tocsin.ntf_router.settings.keys import NO_HOST, NTF_KEYS, NtfSettingKey
 from tocsin.ntf_router.settings.settings import DeliveryEngine, NtfSettings, StoreKind
 from tocsin.operate.router_files import address_of
 from tocsin.operate.settings.keyed_settings import KeyedSettings
-from tocsin.operate.settings.operation_checks import operation_problems
+from tocsin.operate.settings.problems import operation_problems
 from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings

@@ -43,7 +43,7 @@ class DeliveryEngine(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """From a notification to its push."""
+    """Settings of the way from a notification to its push."""
 
     notification_ttl: float = 21 * DAY
     """A notification that could not be pushed for this long fails as `expired`; the provider keeps it as long.
@@ -185,7 +185,7 @@ class NtfSettings(OperationSettings):
 
     # Pushes
     periodic_interval: float = 300.0
-    """Between looks for tokens whose periodic push is due."""
+    """Seconds between searches for tokens whose periodic push is due."""
     apns: ApnsSettings = field(default_factory=ApnsSettings)
     webpush: WebPushSettings = field(default_factory=WebPushSettings)
     fcm: FcmSettings = field(default_factory=FcmSettings)

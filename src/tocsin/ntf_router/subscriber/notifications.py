@@ -1,17 +1,26 @@
-"""Stores notifications from SMP routers and passes them to the delivery (ntf.md 4.7).
+"""Stores notifications from SMP routers, passes them to the delivery (ntf.md 4.7), and acknowledges them.
 
 Those that SMP routers send again are recognised. The store knows the last notification of each queue. An SMP router
 that lost its connection to us repeats everything that it sent in the last seconds, which can be several of one queue.
 Two generations of names cost less than a time for each: every name is remembered for at least `RECENT_SECONDS`, unless
 more than `MOST_RECENT` come in that time.
+
+Direct sessions acknowledge what is stored (decision 0009). The count is cumulative, so one command acknowledges
+everything that was stored until then. It costs a block in each direction, more than a notification, so it waits for
+others: for a few seconds, or until there are many. What was stored and not acknowledged when this process is killed
+comes again, and is recognised.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
-from tocsin.errors import StoreError
+from tocsin.clients import SmpClient
+from tocsin.errors import ClientError, ResponseTimeout, StoreError, TocsinError
 from tocsin.ntf_router.session.requests import NtfEvents
 from tocsin.ntf_router.statistics.counters import NtfCounters
 from tocsin.ntf_router.store.interface import NotificationStore
@@ -27,7 +36,17 @@ MAX_META_BYTES: Final = 512
 RECENT_SECONDS: Final = 60.0
 MOST_RECENT: Final = 50_000
 """Names of one generation."""
+ACKNOWLEDGE_AFTER: Final = 3.0
+"""Seconds that a notification may wait for its acknowledgement."""
+ACKNOWLEDGE_FROM: Final = 500
+"""Notifications that are acknowledged without that delay: far fewer than an SMP router lets wait (decision 0009)."""
+ACKNOWLEDGEMENT_PAUSE: Final = 0.05
+"""Seconds between two acknowledgements."""
+LAST_ACKNOWLEDGEMENT: Final = 1.0
+"""Seconds for the last acknowledgement of a session that we end. What it does not confirm comes again."""
 _UNCOUNTED: Final = PushProvider.APNS_NULL
+
+logger = logging.getLogger(__name__)
 
 
 class RecentNotifications:
@@ -148,3 +167,52 @@ class NotificationReceiver:
         self._recent.add(names, now)
         self._counters.notifications_superseded += superseded
         return counted
+
+
+class Acknowledgements:
+    """The notifications of one session that are stored. `run` acknowledges them until it is cancelled."""
+
+    def __init__(self, client: SmpClient) -> None:
+        self._client = client
+        self._stored = 0
+        self._acknowledged = 0
+        self._more = asyncio.Event()
+        self._many = asyncio.Event()
+
+    def stored(self, count: int) -> None:
+        """Count the next notifications of the session, in the order of their arrival."""
+        self._stored += count
+        if self._stored > self._acknowledged:
+            self._more.set()
+            if self._stored - self._acknowledged >= ACKNOWLEDGE_FROM:
+                self._many.set()
+
+    async def run(self) -> None:
+        """Raises ConnectionLost. Returns if the SMP router does not want acknowledgements."""
+        while self._client.direct:
+            await self._more.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ACKNOWLEDGE_AFTER):
+                    await self._many.wait()
+            try:
+                await self._acknowledge()
+            except ResponseTimeout:
+                self._more.set()
+            except ClientError as error:
+                logger.warning("an SMP router refuses acknowledgements of its notifications: %s", error)
+                return
+            await asyncio.sleep(ACKNOWLEDGEMENT_PAUSE)
+
+    async def finish(self) -> None:
+        """Acknowledge what is stored by now, because the session ends. Failing does no harm."""
+        if self._client.direct and self._stored > self._acknowledged:
+            with suppress(TocsinError, TimeoutError):
+                async with asyncio.timeout(LAST_ACKNOWLEDGEMENT):
+                    await self._acknowledge()
+
+    async def _acknowledge(self) -> None:
+        self._more.clear()
+        self._many.clear()
+        count = self._stored
+        await self._client.acknowledge_notifications(count)
+        self._acknowledged = count

@@ -138,7 +138,7 @@ class RouterAddresses:
             await asyncio.gather(*attempts, return_exceptions=True)
 
     def session_ended(self, address: DialledAddress, *, steady: bool) -> None:
-        """Wait before the next session. A session that was steady begins the delays anew."""
+        """Wait before the next session. After a steady session the delays start from the beginning."""
         if steady:
             address.delays = self._backoff.delays()
         ready_at = self._next_time(self._backoff, address.delays)

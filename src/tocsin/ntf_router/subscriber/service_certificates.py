@@ -2,17 +2,18 @@
 
 A certificate for each SMP router tells none of them who we are, so they cannot link our subscriptions with each other
 or with our address (v7.md 6.2). The router's own certificate, which all SMP routers see, is for installations from
-before, and for routers where we are registered for direct notifications: our service id there belongs to it.
+before, and for routers where we are registered for direct notifications: our service id there belongs to it. An
+operator can end the services that share it.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from tocsin.crypto.certificates import REFERENCE_LIFETIME, make_self_signed
-from tocsin.crypto.credentials import CertificateAlgorithm, Credentials
+from tocsin.crypto.credentials import CertificateAlgorithm, Credentials, new_private_key
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.operate.clock import Clock
 from tocsin.protocol.addresses import RouterLocation
@@ -24,9 +25,13 @@ BEFORE: Final = timedelta(hours=25)
 
 
 def new_service_credentials(now: datetime) -> Credentials:
-    """Make one self-signed certificate, of which nothing but the key tells ours from those of others."""
+    """Make a self-signed certificate. Only its key distinguishes it from certificates of other routers."""
     return make_self_signed(
-        NAME, CertificateAlgorithm.ED25519, now=now - BEFORE, serial=1, lifetime=REFERENCE_LIFETIME + BEFORE
+        NAME,
+        new_private_key(CertificateAlgorithm.ED25519),
+        now=now - BEFORE,
+        serial=1,
+        lifetime=REFERENCE_LIFETIME + BEFORE,
     )
 
 
@@ -77,3 +82,33 @@ class ServiceCertificates:
         """Forget the router's certificate, because we are registered there under our own name. Raises StoreError."""
         if self._separate and await self._store.service_credentials(router) is not None:
             await self._store.set_service_credentials(router, None)
+
+
+@dataclass(slots=True)
+class SharedServices:
+    """SMP routers that were found."""
+
+    moved: int = 0
+    queues: int = 0
+    """Queues of the routers that move."""
+    direct: int = 0
+    separate: int = 0
+
+
+async def end_shared_services(store: NtfStore, *, dry_run: bool) -> SharedServices:
+    """Forget services of the shared certificate, unless queues of direct notifications need them. Raises StoreError.
+
+    Their queues become INACTIVE, and the starting router subscribes to them with the new certificate.
+    """
+    found = SharedServices()
+    for used in await store.used_routers():
+        if await store.service_credentials(used.location) is not None:
+            found.separate += 1
+        elif used.direct_count:
+            found.direct += 1
+        elif used.service_id is not None or used.associated_count:
+            found.moved += 1
+            found.queues += used.associated_count
+            if not dry_run:
+                await store.forget_service(used.location)
+    return found

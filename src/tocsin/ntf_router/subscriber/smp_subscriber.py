@@ -26,7 +26,7 @@ from tocsin.errors import (
     TocsinError,
     TransportError,
 )
-from tocsin.ntf_router.subscriber.acknowledgements import Acknowledgements
+from tocsin.ntf_router.subscriber.notifications import Acknowledgements
 from tocsin.ntf_router.subscriber.queue_subscriptions import QueueSubscriptions
 from tocsin.ntf_router.subscriber.router_addresses import RouterAddresses
 from tocsin.ntf_router.subscriber.smp_network import NotificationSink, SmpNetwork, SmpRouterInUse

@@ -10,7 +10,7 @@ from typing import Any
 
 from tocsin.errors import ConfigError
 from tocsin.operate.settings.setting_keys import SettingKey
-from tocsin.operate.settings.toml_values import text_of
+from tocsin.operate.settings.toml_files import text_of
 
 
 class Rank(IntEnum):
@@ -25,7 +25,7 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value somebody chose."""
+    """A value that was set, and where."""
 
     key: SettingKey
     value: Any = field(repr=False)

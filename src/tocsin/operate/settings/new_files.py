@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tocsin.operate.settings.setting_keys import SettingKey
-from tocsin.operate.settings.toml_values import literal_of
+from tocsin.operate.settings.toml_files import literal_of
 
 _SEPARATORS: Final = {",": "commas", " ": "spaces"}
 

@@ -1,7 +1,7 @@
 """Kinds of values in settings files: how each is read and written, and how an error describes it.
 
 Every kind is read from text, as INI files, the environment and the command line have it. `form`, `separator` and `off`
-say what stands for it in TOML, which has types of its own (`toml_values.py`).
+say what stands for it in TOML, which has types of its own (`toml_files.py`).
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def explanation(
         raise ValueError("a chain without steps has no explanation")
     ended = [step.stage for step in chain.steps if step.stage in ENDS]
     if len(set(ended)) > 1:
-        return _two_ends(chain, ended)
+        return _two_ends(ended)
     last = _last(chain)
     found = _explained(chain, last, newer, changes)
     if ended and chain.first(Stage.RECEIVED) is None:
@@ -228,7 +228,7 @@ def _sent(chain: Chain, last: StageStep, changes: Sequence[StatusChange]) -> Exp
     )
 
 
-def _two_ends(chain: Chain, ended: Sequence[Stage]) -> Explanation:
+def _two_ends(ended: Sequence[Stage]) -> Explanation:
     names = " and ".join(sorted(set(ended)))
     arrived = Stage.ACCEPTED in ended
     return Explanation(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import uuid
 from dataclasses import dataclass
 from typing import Final
 
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.settings.settings import NtfSettings, StoreKind
 from tocsin.pipeline.fanout.campaign_tokens import TokenSource
-from tocsin.pipeline.fanout.notice import Notice
 from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.push.provider import PushRequest, Urgency
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 REMINDER_TTL: Final = 3600
@@ -20,6 +23,43 @@ REMINDER: Final = "reminder"
 _PUSHED_BY_ROUTERS: Final = frozenset({PushProvider.WEBPUSH, PushProvider.FCM})
 """The router itself reminds these devices."""
 PROVIDERS: Final = tuple(sorted(each.text for each in PushProvider if each not in _PUSHED_BY_ROUTERS))
+
+
+LARGEST: Final = 4096
+"""Bytes of the largest payload that Apple accepts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An operator's notice: a text that devices show as it is.
+
+    Reference: the plain-alert variant of `APNSNotificationBody` (ntf.md 3.2), which the reference program defines but
+    does not send. It has no `mutable-content`, so the operating system shows the text without the app.
+    """
+
+    text: str
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ConfigError("--notice is empty: give the text to show")
+        if (size := len(self.payload())) > LARGEST:
+            raise ConfigError(
+                f"--notice is too long: {size} bytes as a push, but the limit is {LARGEST}. Shorten it"
+            )
+
+    def payload(self) -> bytes:
+        alert = {"title": self.title, "body": self.text} if self.title else self.text
+        return json.dumps({"aps": {"alert": alert}}, ensure_ascii=False, separators=(",", ":")).encode()
+
+    def digest(self) -> str:
+        return hashlib.sha256(self.payload()).hexdigest()
+
+    def request(self, device_token: bytes, campaign: str, expires_at: int) -> PushRequest:
+        """The push id is the same for the same campaign and device in every run."""
+        named = b"tocsin notice push\0" + campaign.encode() + b"\0" + device_token
+        push_id = str(uuid.UUID(bytes=hashlib.sha256(named).digest()[:16], version=4))
+        return PushRequest(device_token, self.payload(), Urgency.ALERT, push_id, expires_at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,7 @@ from tocsin.pipeline.jobs.progress import Summary, say_page
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
 from tocsin.pipeline.spark.session import LOCAL, spark_session, submitted_options, where_it_runs
-from tocsin.pipeline.spark.stream_progress import Figures, stream_figures
-from tocsin.pipeline.spark.streams import stop_signals, wait_for_stream
+from tocsin.pipeline.spark.streams import Figures, stop_signals, stream_figures, wait_for_stream
 
 STATUS_SECONDS: Final = 1.0
 MOST_FAILURES: Final = 4

@@ -14,7 +14,7 @@ from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.lake.tables import NOTIFICATIONS_TABLE
 from tocsin.pipeline.spark.cached_rows import cached
 from tocsin.pipeline.spark.session import spark_session
-from tocsin.pipeline.transforms.overdue import newest_moment, overdue
+from tocsin.pipeline.transforms.notifications import newest_moment, overdue
 
 MINUTE_US = 60_000_000
 

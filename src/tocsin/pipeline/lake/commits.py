@@ -225,13 +225,13 @@ class CommitList:
                 return Commit(before.number + 1, draft.adds)
         raise StoreError(f"{self._place.uri} is written by too many others: try again later")
 
-    def vacuum(self, *, hours: int = READERS_HOURS) -> int:
-        """Deletes files that were removed, or written and never added, more than these hours ago."""
+    def vacuum(self) -> int:
+        """Deletes files that were removed, or written and never added, more than `READERS_HOURS` ago."""
         table = self._current()
         if table is None:
             return 0
         with self._seam():
-            return len(table.vacuum(retention_hours=hours, dry_run=False, full=True))
+            return len(table.vacuum(retention_hours=READERS_HOURS, dry_run=False, full=True))
 
     def _try(self, number: int, draft: CommitDraft) -> bool:
         """Makes the next commit, or returns False if another process made it."""

@@ -89,7 +89,7 @@ def read_files(
 
 
 def rows_in_files(place: TablePlace, table: TableSpec, files: Iterable[DataFile]) -> arrow_dataset.Dataset:
-    """Reads files without Spark: whoever scans the rows chooses the columns, and holds only a few batches at a time."""
+    """Reads files without Spark. The caller chooses the columns, and holds only a few batches at a time."""
     schema, storage, form = to_arrow_schema(table.schema), place.files(), arrow_dataset.ParquetFileFormat()
     fragments = [
         form.make_fragment(file.path, storage, _is_in(file.partition, table.partitioned_by, schema))

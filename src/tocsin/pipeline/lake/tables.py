@@ -7,7 +7,7 @@ from typing import Final
 
 from pyspark.sql.types import LongType, StructType
 
-from tocsin.pipeline.schemas.events import BY_DAY, BY_HOUR, EVENTS, QUARANTINE
+from tocsin.pipeline.schemas.events import BY_DAY, BY_HOUR, EVENTS, QUARANTINE, SEGMENTS
 from tocsin.pipeline.schemas.fanout import FANOUT
 from tocsin.pipeline.schemas.hourly import (
     ENGINES_HOURLY,
@@ -19,7 +19,6 @@ from tocsin.pipeline.schemas.hourly import (
 )
 from tocsin.pipeline.schemas.notifications import NOTIFICATIONS
 from tocsin.pipeline.schemas.queue_exports import DRIFT
-from tocsin.pipeline.schemas.segments import SEGMENTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class DeliveryAccount:
 
     @classmethod
     def of_terms(cls, terms: Mapping[str, int]) -> Self:
-        """For a source without a difference of its own, such as a router's metrics."""
+        """Account for a source that has no difference of its own, such as a router's metrics."""
         known = {name: terms.get(name, 0) for name in ACCOUNT}
         ended = sum(known.values()) - known["received"]
         return cls(**known, difference=known["received"] - ended)

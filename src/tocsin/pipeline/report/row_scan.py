@@ -30,7 +30,7 @@ AT_ONCE: Final = {"batch_size": 1 << 17, "batch_readahead": 4, "fragment_readahe
 """Rows in a batch, and how many batches and files are read before they are needed."""
 
 
-def losses(notifications: Dataset, *, now: int, patience: int = PATIENCE) -> DeliveryLosses:
+def losses(notifications: Dataset, *, now: int) -> DeliveryLosses:
     """The number of each kind. `now` in microseconds since 1970."""
     ends = reduce(lambda one, other: one + other, (_reached(end).cast(pa.int8()) for end in sorted(ENDS)))
     received, unknown = _reached(Stage.RECEIVED), _reached(Stage.UNKNOWN_QUEUE)
@@ -39,8 +39,8 @@ def losses(notifications: Dataset, *, now: int, patience: int = PATIENCE) -> Del
     by_day = sent_at < (_period_day() + 1) * DAY - MIDNIGHT
     redelivered = pc.coalesce(pc.field("last_received_at") > received_at, False)
     kinds = {
-        "overdue": received & (ends == 0) & (received_at < now - patience),
-        "never_received": ~(received | unknown | (ends > 0) | gone) & by_day & (sent_at < now - patience),
+        "overdue": received & (ends == 0) & (received_at < now - PATIENCE),
+        "never_received": ~(received | unknown | (ends > 0) | gone) & by_day & (sent_at < now - PATIENCE),
         "unknown_queue": unknown & ~received,
         "ends_unreceived": (ends > 0) & ~received,
         "ends_twice": (ends > 1) & ~redelivered,

@@ -120,12 +120,14 @@ def powers_of_ten(low: float, high: float) -> list[float]:
     return [10.0**power for power in range(first, max(last, first + 1) + 1)]
 
 
-def horizontal_lines(
-    steps: Sequence[float], y: Scale, left: float, right: float, name: Callable[[float], str]
-) -> Markup:
-    """One line for each step of a vertical axis, with its name to the left."""
+def count_axis(
+    most: float, left: float, top: float, bottom: float, right: float, name: Callable[[float], str]
+) -> tuple[Scale, Markup]:
+    """The scale of a vertical axis from 0 to at least `most`, and a line for each of its steps, named to the left."""
+    steps = ticks(most, 3)
+    y = linear(0, steps[-1], bottom, top)
     lines = [line(left, y(step), right, y(step), "axis") for step in steps]
-    return joined([*lines, *(text(left - 8, y(step) + 4, name(step), anchor="end") for step in steps)])
+    return y, joined([*lines, *(text(left - 8, y(step) + 4, name(step), anchor="end") for step in steps)])
 
 
 def legend(names: Mapping[str, str]) -> Markup:

@@ -1,4 +1,5 @@
-"""`events`: the routers' delivery events, and `quarantine`: lines of event logs that are not valid events.
+"""`events`: the routers' delivery events, `quarantine`: lines of event logs that are not valid events, and `segments`:
+segments of event logs that have been read.
 
 The fields are taken from `DeliveryEvent`, so writer and reader cannot disagree.
 """
@@ -70,3 +71,16 @@ QUARANTINE: Final = StructType(
 )
 """Lines that are not valid events. Their content is not copied, since it may be private. The segment and the first 16
 hexadecimal digits of the line's SHA-256 locate the line."""
+
+
+SEGMENTS: Final = StructType(
+    [
+        StructField("source", StringType()),
+        StructField("segment", StringType()),
+        StructField("bytes", LongType()),
+        StructField("read_at", LongType()),
+        StructField("day", DateType()),
+    ]
+)
+"""One row for each time that a segment, or what was appended to it, was read: its folder, its name, and its size then.
+`day` is that of the reading."""

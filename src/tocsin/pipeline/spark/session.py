@@ -132,7 +132,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
         yield session
     finally:
         silenced = logging.root.manager.disable
-        logging.disable(logging.CRITICAL)  # whoever stopped the job may have ended Java already
+        logging.disable(logging.CRITICAL)  # the signal may have ended Java already
         with suppress(Exception):
             session.stop()
         logging.disable(silenced)

@@ -1,16 +1,19 @@
-"""Jobs that run until a signal arrives, and the identity of streaming queries across restarts."""
+"""Jobs that run until a signal arrives: their end, the identity of their streaming queries across restarts, and Spark's
+reports about them, as figures for a status file.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -99,3 +102,35 @@ def _cancel_when(spark: SparkSession, stop: list[int], ended: threading.Event) -
             with suppress(Exception):  # Java may be gone
                 spark.sparkContext.setLogLevel("OFF")
                 spark.sparkContext.cancelAllJobs()
+
+
+Figures = dict[str, int | float | str]
+
+
+def progress_figures(progress: Mapping[str, Any] | None) -> Figures:
+    """The figures of the newest progress. Empty before the first. Without rows it says nothing about a batch.
+
+    `taken_until`: everything that was there at this time has been taken. It moves on while nothing comes, too.
+    """
+    if not progress:
+        return {}
+    rate = float(progress.get("inputRowsPerSecond") or 0.0)
+    figures: Figures = {}
+    if progress.get("numInputRows"):
+        figures = {"batch": int(progress["batchId"]), "batch_ms": int(progress["batchDuration"])}
+    figures |= {
+        "rows_per_second": round(rate, 1) if math.isfinite(rate) else 0.0,
+        "taken_until": str(progress["timestamp"]),
+    }
+    if states := progress.get("stateOperators"):
+        figures["state_rows"] = sum(int(each["numRowsTotal"]) for each in states)
+        figures["state_bytes"] = sum(int(each["memoryUsedBytes"]) for each in states)
+    if watermark := (progress.get("eventTime") or {}).get("watermark"):
+        figures["watermark"] = str(watermark)
+    return figures
+
+
+def stream_figures(spark: SparkSession, query: StreamingQuery) -> Figures:
+    """The newest figures, and the address of Spark's own page if it has one."""
+    page = spark.sparkContext.uiWebUrl
+    return {**progress_figures(query.lastProgress), **({"spark_ui": page} if page else {})}

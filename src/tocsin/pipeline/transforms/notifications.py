@@ -40,6 +40,7 @@ STAGE_CODE = "_stage"
 ALWAYS = (Stage.SENT, Stage.RECEIVED)
 """Stages that always have a column, since the minimum needs at least two."""
 CODED = (*IDENTITY, *HASHES, *TEXTS, *NUMBERS, *MOMENTS)
+OVERDUE = ("period", "high", "low", "received_at", "smp_host")
 
 
 def coded_events(
@@ -173,3 +174,23 @@ def code(text: Column, known: Collection[str] = ()) -> Column:
     """The hash of a text. `known` names all possible texts; if there is only one, the column is not read."""
     only = next(iter(known)) if len(known) == 1 else None
     return F.when(text.isNotNull(), F.xxhash64(text if only is None else F.lit(only)))
+
+
+def newest_moment(notifications: DataFrame) -> DataFrame:
+    """One row, `as_of`: the time of the NTF routers' last step in the table, in microseconds since 1970."""
+    stages = (Stage.RECEIVED, *sorted(ENDS))
+    return notifications.agg(F.greatest(*(F.max(moment(stage)) for stage in stages)).alias("as_of"))
+
+
+def overdue(notifications: DataFrame, *, received_before: int) -> DataFrame:
+    """Pending notifications received before that time, in microseconds since 1970."""
+    received_at = F.col(moment(Stage.RECEIVED))
+    high, low = (F.col(name) for name in IDENTITY)
+    found = notifications.where(pending() & (received_at < received_before))
+    return found.select(
+        "period",
+        high.alias("high"),
+        low.alias("low"),
+        received_at.alias("received_at"),
+        F.coalesce("smp_host", F.lit("")).alias("smp_host"),
+    ).select(*OVERDUE)

@@ -8,8 +8,8 @@ reference = %s"WP" bs(host) bs(port) bs(path) bs(auth) bs(key)     port is empty
             token = "https://" host [":" port] path SP b64(auth) SP b64(key)
 
 The compact form is ours, and leaves more room for the endpoint. The other one is that of the reference's unreleased
-branch. A device gets pushes of the form in which it registered. The scheme is https. Decoding makes one canonical token
-of whatever means the same endpoint, so that routers recognize a device that registers again.
+branch. A device gets pushes of the form in which it registered. The scheme is https. Decoding makes
+one canonical token of all texts for the same endpoint, so that routers recognise a device that registers again.
 """
 
 from __future__ import annotations

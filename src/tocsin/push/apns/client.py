@@ -7,10 +7,10 @@ from typing import Final
 
 from tocsin.push.apns.outcome import EXPIRED_PROVIDER_TOKEN, apns_outcome
 from tocsin.push.apns.request import PATH, ProviderToken, own_headers, shared_headers
-from tocsin.push.http2.connection import Http2Connection, HttpsServer
-from tocsin.push.http2.exchange import Http2Answer, Http2Limits
-from tocsin.push.http2.header_blocks import SharedHeaders
+from tocsin.push.http2.connection import Http2Connection, Http2Limits, HttpsServer
+from tocsin.push.http2.frames import SharedHeaders
 from tocsin.push.http2.push_provider import Http2PushProvider, PushHost, PushSending, tls_context
+from tocsin.push.http2.streams import Http2Answer
 from tocsin.push.provider import RetryLater, Urgency
 from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, TypeGuard
 
 from tocsin.protocol.ntf.statuses import InvalidReason
-from tocsin.push.http2.exchange import Http2Answer
+from tocsin.push.http2.streams import Http2Answer
 from tocsin.push.provider import ACCEPTED, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 EXPIRED_PROVIDER_TOKEN: Final = "ExpiredProviderToken"  # noqa: S105

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from tocsin.crypto.es256 import es256_key_from_pem, signed_token
-from tocsin.push.http2.header_blocks import OwnHeader, SharedHeaders
+from tocsin.crypto.signed_tokens import es256_key_from_pem, signed_token
+from tocsin.push.http2.frames import OwnHeader, SharedHeaders
 from tocsin.push.http2.hpack import Header
 from tocsin.push.provider import PushRequest, Urgency
 

@@ -45,7 +45,7 @@ class FakeFcm(FakeApns):
         super().__init__(context, ca_file, None, options, now)
         self.project = PROJECT
         self.token_requests: list[str] = []
-        """What each request for an access token met: `token`, or an error."""
+        """The answer to each request for an access token: `token`, or an error."""
         self.token_life = 3600
         self.token_script = Script()
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -171,7 +171,7 @@ async def running_fake_fcm(
     port: int = 0,
     now: Callable[[], float] = time.time,
 ) -> AsyncIterator[FakeFcm]:
-    """Run a fake of Google's endpoints. Its certificate is made if it is missing, its account anew. Raises OSError."""
+    """Run a fake of Google's endpoints. It creates a certificate if there is none, and an account. Raises OSError."""
     context, certificate = server_context(folder, names)
     fcm = FakeFcm(context, certificate, options or SessionOptions(), now)
     await fcm.listen(host, port)

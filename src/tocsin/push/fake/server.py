@@ -74,7 +74,7 @@ class FakeApns:
         self.port = 0
         self.ca_file = ca_file
         self.requests: list[RecordedPush] = []
-        """All requests, whatever the answer."""
+        """All requests, including refused ones."""
         self.pushes: list[RecordedPush] = []
         """Pushes that reached the device."""
         self.sessions: list[FakeSession] = []

@@ -9,8 +9,8 @@ from typing import Final, TypeGuard
 
 from tocsin.errors import ConnectFailed
 from tocsin.push.fcm.service_account import ServiceAccount
-from tocsin.push.http2.connection import Http2Connection, HttpsServer
-from tocsin.push.http2.exchange import Http2Answer, Http2Limits, Result
+from tocsin.push.http2.connection import Http2Connection, Http2Limits, HttpsServer
+from tocsin.push.http2.streams import Http2Answer, Result
 from tocsin.push.provider import CredentialCounts, RetryLater, RetryScope
 
 RENEW_BEFORE_SECONDS: Final = 600

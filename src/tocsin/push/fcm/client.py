@@ -18,10 +18,10 @@ from tocsin.push.fcm.access_tokens import AccessTokens
 from tocsin.push.fcm.outcome import UNAUTHENTICATED, fcm_outcome
 from tocsin.push.fcm.request import fcm_body, send_path
 from tocsin.push.fcm.service_account import HTTPS_PORT, ServiceAccount
-from tocsin.push.http2.connection import Http2Connection, HttpsServer
-from tocsin.push.http2.exchange import Http2Answer, Http2Limits
-from tocsin.push.http2.header_blocks import SharedHeaders
+from tocsin.push.http2.connection import Http2Connection, Http2Limits, HttpsServer
+from tocsin.push.http2.frames import SharedHeaders
 from tocsin.push.http2.push_provider import Http2PushProvider, PushHost, PushSending, tls_context
+from tocsin.push.http2.streams import Http2Answer
 from tocsin.push.provider import CredentialCounts, PushOutcome, PushRefused, PushRequest, RetryLater
 from tocsin.push.settings import FcmSettings
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tocsin.protocol.ntf.statuses import InvalidReason
-from tocsin.push.http2.exchange import Http2Answer
+from tocsin.push.http2.streams import Http2Answer
 from tocsin.push.provider import ACCEPTED, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 UNAUTHENTICATED: Final = "UNAUTHENTICATED"

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tocsin.crypto.rs256 import rs256_key_from_pem, rs256_token
+from tocsin.crypto.signed_tokens import rs256_key_from_pem, rs256_token
 from tocsin.errors import BadKey
 
 SCOPE: Final = "https://www.googleapis.com/auth/firebase.messaging"

@@ -14,19 +14,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tocsin.errors import ConnectFailed
-from tocsin.push.http2.exchange import (
-    IDLE_FRAMES_PER_ANSWER,
-    LAST_STREAM_ID,
-    MAX_IDLE_FRAMES,
-    MOST_STREAMS,
-    OUR_WINDOW,
-    STREAMS_BEFORE_SETTINGS,
-    Http2Limits,
-    Result,
-)
 from tocsin.push.http2.frames import (
     ACK,
     CONNECTION_FRAMES,
@@ -39,8 +30,11 @@ from tocsin.push.http2.frames import (
     Frame,
     FrameReader,
     FrameType,
+    HeaderBlocks,
     Http2ErrorCode,
+    RequestBlocks,
     Setting,
+    SharedHeaders,
     decode_settings,
     decode_u31,
     encode_frame,
@@ -48,11 +42,21 @@ from tocsin.push.http2.frames import (
     encode_settings,
     encode_window_update,
 )
-from tocsin.push.http2.header_blocks import HeaderBlocks, RequestBlocks, SharedHeaders
 from tocsin.push.http2.hpack import Header
-from tocsin.push.http2.streams import ByteStream, Streams
+from tocsin.push.http2.streams import (
+    OUR_WINDOW,
+    ByteStream,
+    Result,
+    Streams,
+)
 from tocsin.transport.tls_stream import TlsStream
 
+STREAMS_BEFORE_SETTINGS: Final = 100
+MOST_STREAMS: Final = 1000
+LAST_STREAM_ID: Final = (1 << 31) - 1001
+MAX_IDLE_FRAMES: Final = 10_000
+"""Frames within a second that end no stream. Each stream that ends allows some more."""
+IDLE_FRAMES_PER_ANSWER: Final = 8
 # Constants for the frame types of every answer, because looking up an enum member takes longer than comparing it.
 _DATA: Final = int(FrameType.DATA)
 _HEADERS: Final = int(FrameType.HEADERS)
@@ -60,6 +64,20 @@ _CONTINUATION: Final = int(FrameType.CONTINUATION)
 _WHOLE: Final = END_HEADERS | END_STREAM
 """Flags of an answer without a body: nearly every answer is one such frame."""
 _SETTINGS: Final = int(FrameType.SETTINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Http2Limits:
+    """Time limits in seconds."""
+
+    connect: float = 25.0
+    request: float = 25.0
+    ping_after: float = 60.0
+    """Seconds of silence before a PING."""
+    ping_after_when_busy: float = 5.0
+    """Seconds of silence before a PING while answers are awaited."""
+    ping_answer: float = 10.0
+    watch: float = 1.0
 
 
 class HttpsServer(NamedTuple):

@@ -19,15 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.errors import ConnectFailed
-from tocsin.push.http2.connection import Http2Connection, HttpsServer
-from tocsin.push.http2.exchange import (
-    Failure,
-    Http2Answer,
-    Http2Limits,
-    Result,
-    Unanswered,
-    Unprocessed,
-)
+from tocsin.push.http2.connection import Http2Connection, Http2Limits, HttpsServer
+from tocsin.push.http2.streams import Failure, Http2Answer, Result, Unanswered, Unprocessed
 from tocsin.push.provider import ACCEPTED, PushOutcome, PushRequest, RetryLater, RetryScope
 
 WAITING_LIMIT: Final = 200

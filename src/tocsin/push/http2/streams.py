@@ -1,4 +1,4 @@
-"""The streams of one HTTP/2 connection: requests in flight, and their ends.
+"""The streams of one HTTP/2 connection: requests in flight, their answers, and their other ends.
 
 A stream leaves the table when its end is known. Ends are reported together, when all frames that arrived with them are
 handled, or in another iteration of the event loop. So callbacks may send the next requests, and are never called during
@@ -8,20 +8,12 @@ a send.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from enum import Enum
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from tocsin.push.http2.exchange import (
-    OUR_WINDOW,
-    Exchange,
-    Failure,
-    Http2Answer,
-    MalformedAnswer,
-    Result,
-    Unanswered,
-    Unprocessed,
-)
 from tocsin.push.http2.frames import (
     DEFAULT_WINDOW,
     END_HEADERS,
@@ -31,6 +23,7 @@ from tocsin.push.http2.frames import (
     MAX_WINDOW,
     Frame,
     FrameType,
+    HeaderBlock,
     Http2ErrorCode,
     decode_u31,
     decode_u32,
@@ -41,8 +34,14 @@ from tocsin.push.http2.frames import (
     pack_head,
     unpadded,
 )
-from tocsin.push.http2.header_blocks import HeaderBlock
+from tocsin.push.provider import retry_after_seconds
 
+OUR_WINDOW: Final = 1_048_575
+"""Bytes of answers that the server may send before we report that they were read."""
+MAX_BODY_BYTES: Final = 16_384
+"""The part of an answer's body that is read."""
+_NO_HEADERS: Final[Mapping[bytes, bytes]] = {}
+_STATUSES: Final = {b"%d" % status: status for status in range(100, 1000)}
 _made: Final = tuple.__new__
 """Makes a named tuple in half the time."""
 _CANCEL = Http2ErrorCode.CANCEL
@@ -52,13 +51,102 @@ logger = logging.getLogger(__name__)
 
 
 class ByteStream(Protocol):
-    """What a connection needs of a `TlsStream`."""
+    """The part of `TlsStream` that a connection uses."""
 
     def start(self, on_data: Callable[[bytes], bool | None], on_lost: Callable[[str], None]) -> None: ...
     def write(self, data: bytes) -> None: ...
     def write_pieces(self, pieces: Iterable[bytes], size: int) -> None: ...
     def flush(self) -> None: ...
     def close(self, reason: str) -> None: ...
+
+
+class Http2Answer(NamedTuple):
+    status: int
+    headers: Mapping[bytes, bytes]
+    body: bytes
+
+    @property
+    def retry_after(self) -> float | None:
+        """Return the seconds that the server asks to wait, if it does."""
+        return retry_after_seconds(self.headers.get(b"retry-after"))
+
+    def json_object(self) -> Mapping[str, object]:
+        """Return the body if it is a JSON object, or else an empty one."""
+        try:
+            said = json.loads(self.body)
+        except (ValueError, RecursionError):
+            return {}
+        return said if isinstance(said, dict) else {}
+
+
+class Unprocessed(NamedTuple):
+    """The server has not begun to process the request, so it can be sent again."""
+
+    reason: str
+
+
+class Failure(Enum):
+    """The scope of a failure."""
+
+    TIMEOUT = "timeout"
+    RESET = "reset"
+    """This stream alone."""
+    CONNECTION = "connection"
+
+
+class Unanswered(NamedTuple):
+    """It is unknown whether the server processed the request, unless its answer had begun."""
+
+    failure: Failure
+    reason: str
+    status: int = 0
+    """The status of an answer without its end."""
+
+
+Result: TypeAlias = Http2Answer | Unprocessed | Unanswered
+
+
+class MalformedAnswer(Exception):
+    """A malformed answer, which concerns its stream only (RFC 9113, 8.1.1)."""
+
+
+class Exchange:
+    __slots__ = ("answered", "body", "deadline", "headers", "status", "unsent", "window")
+
+    def __init__(self, answered: Callable[[Result], None], deadline: float, window: int) -> None:
+        self.answered = answered
+        """Called once, in another iteration of the event loop."""
+        self.deadline = deadline
+        self.window = window
+        """The peer's window for this stream, in bytes."""
+        self.unsent = b""
+        self.status = 0
+        self.headers: Mapping[bytes, bytes] = _NO_HEADERS
+        self.body = b""
+
+    def read_headers(self, headers: Mapping[bytes, bytes], *, last: bool) -> None:
+        """Handle headers of the answer, of an interim answer (1xx), or trailers. Raises MalformedAnswer."""
+        if self.status:
+            return  # trailers, which carry nothing that we need
+        status = _STATUSES.get(headers.get(b":status", b""))
+        if status is None:
+            raise MalformedAnswer("an answer without a status")
+        if status < 200:
+            if last:
+                raise MalformedAnswer("an interim answer that ends the stream")
+            return
+        self.status = status
+        self.headers = headers
+
+    def read_body(self, part: bytes) -> bool:
+        """Add to the body. Returns whether it is longer than we read. Raises MalformedAnswer."""
+        if not self.status:
+            raise MalformedAnswer("a body before its status")
+        self.body += part
+        if len(self.body) <= MAX_BODY_BYTES:
+            return False
+        self.body = self.body[:MAX_BODY_BYTES]
+        return True
 
 
 class Streams:

@@ -55,8 +55,7 @@ from tocsin.smp_router.proxy.relays import Relay, RelayFailure, Relays
 from tocsin.smp_router.session.peers import Peer
 from tocsin.smp_router.session.requests import RelayedCommand, SmpRequest, SmpState
 from tocsin.smp_router.session.verification import verify
-from tocsin.smp_router.statistics.command_counts import count_refusal
-from tocsin.smp_router.statistics.counters import RelayCount
+from tocsin.smp_router.statistics.counters import RelayCount, count_refusal
 
 logger = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ class PeerSubscriptions:
         self._notifiers: dict[bytes, Peer] = {}
         self._services: dict[bytes, Peer] = {}
         self._messaging_services: set[bytes] = set()
-        """Those of the connected services that receive messages."""
+        """The connected services that receive messages."""
         self.with_late_events: set[Peer] = set()
         """Connections with late events."""
         self.with_undelivered: set[Peer] = set()

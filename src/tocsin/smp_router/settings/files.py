@@ -9,7 +9,7 @@ from typing import Final
 
 from tocsin.operate.router_files import address_of
 from tocsin.operate.settings.keyed_settings import KeyedSettings
-from tocsin.operate.settings.operation_checks import operation_problems
+from tocsin.operate.settings.problems import operation_problems
 from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.protocol.addresses import RouterAddress, Scheme
 from tocsin.smp_router.settings.keys import SMP_KEYS

@@ -56,9 +56,9 @@ class SmpDirectSettings:
     retry_initial: float = 5.0
     retry_maximum: float = 3600.0
     keep_packets: float = 7 * DAY
-    """Packets that no NTF router took until then are dropped."""
+    """Seconds after which a packet that no NTF router accepted is dropped."""
     max_packets: int = 100_000
-    """That wait, in all; beyond it clients are refused."""
+    """Packets that may wait for all NTF routers together; further ones are refused."""
     max_packets_per_router: int = 10_000
     max_ntf_routers: int = 1000
     """Connections at a time."""
@@ -96,11 +96,11 @@ class SmpSettings(OperationSettings):
     store: Path | None = Path("/var/opt/simplex")
     """Folder of the logs; None keeps everything in memory only."""
     restore_messages: bool = True
-    """Messages and notifications survive a restart; of no effect without a store, or with a database."""
+    """Keep messages and notifications across a restart. It has no effect without a store, or with a database."""
     database_log: bool = False
     """With a database, append changes of queues and services to a log in the folder of the logs, too."""
 
-    # Who may do what
+    # Permissions
     new_queues: bool = True
     create_password: str | None = field(default=None, repr=False)
     accept_service_credentials: bool = True
@@ -118,18 +118,18 @@ class SmpSettings(OperationSettings):
 
     # Notifications
     notification_quota: int = 128
-    """Notifications stored for a notifier, at least as many as messages; beyond it the oldest go."""
+    """Notifications stored for a notifier, at least as many as messages. Beyond that the oldest are removed."""
     notification_ttl: float = DAY
     notification_expiry_interval: float = 3600.0
     notification_interval: float = 1.5
-    """Between delivery passes; 0 delivers at once."""
+    """Seconds between delivery passes; 0 delivers at once."""
 
     notification_confirm_after: float = 5.0
     """A notification whose bytes the notifier's system has acknowledged is still kept for this long."""
 
     # Connections
     end_interval: float = 15.0
-    """Between flushes of END, ENDS and DELD; 0 sends them at once."""
+    """Seconds between flushes of END, ENDS and DELD; 0 sends them at once."""
     hello_seconds: float = 120.0
     inactive_ttl: float | None = 21_600.0
 

@@ -148,7 +148,7 @@ class SmpStatistics:
     def restore(self, record: StatisticsRecord, written: datetime) -> None:
         """Continue from a record that was written at that time. Call it before anything is counted."""
         self._since = record.since
-        self._names |= record.names  # whoever wrote it can read it
+        self._names |= record.names  # the program that wrote it can read it
         for key, value in record.values.items():
             if key in COUNTERS:
                 self._set(COUNTERS[key], value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from tocsin.durable.commits import Durability
@@ -32,11 +33,12 @@ class SmpStoreReport:
     """Records about queues that do not exist, or that exist already."""
 
 
-class Written(NamedTuple):
-    """The result of storing a message."""
+class Written(Enum):
+    """The place of a stored message in its queue."""
 
-    was_empty: bool
-    """Whether the queue was empty, so that the message can be delivered at once."""
+    FIRST = "first"
+    """The queue was empty, so the message can be delivered at once."""
+    BEHIND_OTHERS = "behind others"
 
 
 @dataclass(frozen=True, slots=True)

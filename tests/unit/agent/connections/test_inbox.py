@@ -18,8 +18,7 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import SmpHarness, smp_router
 from tocsin.agent import ToFetch
 from tocsin.agent.connections.inbox import MessageInbox
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import MessageArrived, MessageEvent, MessageUnreadable
+from tocsin.agent.runtime.events import EventQueue, MessageArrived, MessageEvent, MessageUnreadable
 from tocsin.agent.store.records import AgentConnection, KeptMessage
 from tocsin.agent.store.sqlite.store import opened_agent_store
 from tocsin.clients import SmpClient

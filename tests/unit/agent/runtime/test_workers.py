@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import AgentTrouble
+from tocsin.agent.runtime.events import AgentTrouble, EventQueue
 from tocsin.agent.runtime.tasks import BackgroundTasks
 from tocsin.agent.runtime.workers import Idle, More, Retry, Round, Workers
 from tocsin.clients import Backoff

@@ -23,7 +23,7 @@ from tests.doubles.smp_harness import PATIENCE, smp_router
 from tocsin.agent import TokenVerified
 from tocsin.agent.runtime.events import TokenRecreated
 from tocsin.agent.store.records import CheckDue, RegistrationDue, VerificationDue
-from tocsin.agent.token.router_trial import TrialStep
+from tocsin.agent.token.router_inquiries import TrialStep
 from tocsin.clients import RouterRefused
 from tocsin.errors import AgentError, BadBox, ConnectFailed, PeerIdentityMismatch, StoreError, TransportError
 from tocsin.ntf_router.store.interface import Replaced

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.push.fcm.test_service_account import FILE as FIREBASE_KEY_FILE
 from tocsin.cli import ntf
 from tocsin.cli.main import build_parser, run
-from tocsin.crypto.es256 import unpadded_base64url
+from tocsin.crypto.signed_tokens import unpadded_base64url
 from tocsin.crypto.web_push import VapidKey
 from tocsin.durable.log_files import FolderLock
 from tocsin.ntf_router.settings.files import load_ntf_settings

@@ -17,7 +17,7 @@ from tests.doubles.ntf_harness import NtfHarness, ntf_router, ntf_settings, unti
 from tests.doubles.ntf_world import StoreOpening
 from tests.doubles.routers import HOST, make_credentials
 from tests.doubles.smp_harness import ed25519, x25519
-from tocsin.agent.token.vapid import ask_vapid_key
+from tocsin.agent.token.router_inquiries import ask_vapid_key
 from tocsin.clients import ClientSettings
 from tocsin.crypto.keys import Ed448PrivateKey, Ed25519PrivateKey, private_key_from_der
 from tocsin.crypto.web_push import VapidKey

@@ -20,7 +20,7 @@ from tocsin.operate.settings.problems import SeveralProblems, problems_of
 from tocsin.operate.settings.router_settings import RouterSettings
 from tocsin.operate.settings.setting_keys import SettingKey
 from tocsin.operate.settings.setting_values import TomlForm
-from tocsin.operate.settings.toml_values import literal_of
+from tocsin.operate.settings.toml_files import literal_of
 from tocsin.smp_router.settings.files import SMP_FILE, load_smp_settings
 from tocsin.smp_router.settings.keys import SMP_KEYS
 from tocsin.smp_router.settings.settings import SmpSettings

@@ -26,8 +26,7 @@ from tocsin.pipeline.fanout.campaign import Campaign, campaign_store
 from tocsin.pipeline.fanout.campaign_folder import CampaignFolder
 from tocsin.pipeline.fanout.campaign_push import plan_parts, push_parts
 from tocsin.pipeline.fanout.campaign_pusher import FanoutPusher, PushedToken
-from tocsin.pipeline.fanout.notice import Notice
-from tocsin.pipeline.fanout.options import FanoutOptions
+from tocsin.pipeline.fanout.options import FanoutOptions, Notice
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import FANOUT_TABLE
 from tocsin.protocol.ntf.device_tokens import PushProvider

@@ -24,7 +24,7 @@ from tocsin.events.event_log import PUBLISHED
 from tocsin.events.replay import read_request
 from tocsin.ntf_router.control_port import GREETING, NtfControlSession
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
-from tocsin.ntf_router.offline_events import offline_events
+from tocsin.ntf_router.repairs import offline_events
 from tocsin.ntf_router.settings.files import load_ntf_settings
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
 from tocsin.ntf_router.store.records import ReceivedNotification

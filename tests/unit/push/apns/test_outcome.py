@@ -18,7 +18,7 @@ from tocsin.push.fake.behaviours import (
     SendRaw,
 )
 from tocsin.push.fake.server import FakeApns
-from tocsin.push.http2.exchange import Http2Answer
+from tocsin.push.http2.streams import Http2Answer
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 

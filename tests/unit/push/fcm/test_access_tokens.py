@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tocsin.push.fcm.access_tokens import AccessToken, token_of
-from tocsin.push.http2.exchange import Http2Answer
+from tocsin.push.http2.streams import Http2Answer
 
 
 def given(seconds: int) -> AccessToken:

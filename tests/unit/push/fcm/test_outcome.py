@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.push.fake.fcm_checks import error_body
 from tocsin.push.fcm.outcome import fcm_outcome
-from tocsin.push.http2.exchange import Http2Answer
+from tocsin.push.http2.streams import Http2Answer
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 PROVIDER, TOKEN = RetryScope.PROVIDER, RetryScope.TOKEN

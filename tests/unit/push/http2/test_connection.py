@@ -12,18 +12,10 @@ import pytest
 from tests.unit.push.stage import PAYLOAD
 from tocsin.push.fake.behaviours import Behaviour, Hold, SendRaw
 from tocsin.push.fake.server import FakeApns
-from tocsin.push.http2.connection import Http2Connection, HttpsServer
-from tocsin.push.http2.exchange import (
-    MAX_BODY_BYTES,
-    Failure,
-    Http2Answer,
-    Http2Limits,
-    Result,
-    Unanswered,
-    Unprocessed,
-)
+from tocsin.push.http2.connection import Http2Connection, Http2Limits, HttpsServer
 from tocsin.push.http2.hpack import Encoder, Header
 from tocsin.push.http2.push_provider import tls_context
+from tocsin.push.http2.streams import MAX_BODY_BYTES, Failure, Http2Answer, Result, Unanswered, Unprocessed
 
 REQUEST: Final[Sequence[Header]] = [
     (b":authority", b"localhost", False),

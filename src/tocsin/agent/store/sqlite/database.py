@@ -2,6 +2,10 @@
 
 The connection holds the file's lock as long as it is open (`locking_mode=EXCLUSIVE`), so a second agent cannot open
 it, and the system releases the lock when the process dies. A transaction is on disk when it has returned.
+
+Damage shows in many ways: SQLite refuses, a text is not UTF-8, a row makes no sense to the code that reads it. All of
+it becomes StoreError here. Its text names the file, the reason and the next step, and never contains values of the file
+or of a statement.
 """
 
 from __future__ import annotations
@@ -15,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from tocsin.agent.store.sqlite.file_errors import DAMAGED, NOT_A_STORE, translated
 from tocsin.agent.store.sqlite.migrations import migrate, roll_back
 from tocsin.agent.store.sqlite.vault import SCRYPT_N, Vault, new_vault, open_vault, reseal
 from tocsin.errors import StoreError
@@ -24,6 +27,22 @@ T = TypeVar("T")
 
 OWNER_ONLY: Final = 0o600
 SHORTEST_DATABASE: Final = 512
+_RESTORE: Final = "restore it from a backup, or move it away and register again"
+DAMAGED: Final = f"the agent's store is damaged: {_RESTORE}"
+NOT_A_STORE: Final = "the file is not an agent's store: give another path"
+_IN_USE: Final = "the agent's store is in use by another agent: end that one first"
+
+_SENTENCES: Final = {
+    sqlite3.SQLITE_BUSY: _IN_USE,
+    sqlite3.SQLITE_LOCKED: _IN_USE,
+    sqlite3.SQLITE_NOTADB: NOT_A_STORE,
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_FULL: "the disk is full: make room and try again",
+    sqlite3.SQLITE_READONLY: "the agent's store cannot be written: check the owner and mode of file and folder",
+    sqlite3.SQLITE_CANTOPEN: "the agent's store cannot be opened: check the owner and mode of file and folder",
+    sqlite3.SQLITE_IOERR: "the agent's store cannot be read or written: check the disk",
+    sqlite3.SQLITE_CONSTRAINT: "SQLite refused: SQLITE_CONSTRAINT: please report this bug",
+}
 
 _SETTINGS: Final = (
     "PRAGMA journal_mode = WAL",
@@ -193,3 +212,38 @@ def _prepare_file(path: Path) -> None:
         for existing in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
             if existing.exists():
                 existing.chmod(OWNER_ONLY)
+
+
+def translated(path: Path, work: Callable[[], T]) -> T:
+    """Do the work, and translate every error to StoreError.
+
+    The StoreError has no context: its traceback would keep cursors alive, and with them the lock of a closed file.
+    """
+    try:
+        return work()
+    except Exception as error:
+        text = _sentence(error)
+    raise StoreError(f"{path}: {text}")
+
+
+def _sentence(error: Exception) -> str:
+    match error:
+        case StoreError():
+            return str(error)
+        case sqlite3.Error():
+            # Without SQLite's own text, which names columns and constraints, and may one day contain more.
+            code = _primary_code(error)
+            return _SENTENCES.get(code, f"the agent's store is damaged ({_name(error)}): {_RESTORE}")
+        case OSError():
+            reason = error.strerror or type(error).__name__
+            return f"the agent's store cannot be opened: {reason}: check the path, its owner and its mode"
+        case _:  # a row or a file that this agent did not write
+            return f"the agent's store is damaged ({type(error).__name__}): {_RESTORE}"
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _name(error: sqlite3.Error) -> str:
+    return str(getattr(error, "sqlite_errorname", type(error).__name__))

@@ -211,7 +211,7 @@ class NtfPool:
             await self._pool.release(connection)
 
     async def _expire(self) -> None:
-        """Make all connections anew."""
+        """Reopen all connections."""
         await self._pool.expire_connections()
         await self._give_back()  # which closes them
 

@@ -7,17 +7,7 @@ from typing import Final
 
 from tocsin.pipeline.report.figures import DeliveryAccount, Figures, Hour
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
-from tocsin.pipeline.report.svg import (
-    Plot,
-    Scale,
-    horizontal_lines,
-    legend,
-    linear,
-    rect,
-    responsive,
-    text,
-    ticks,
-)
+from tocsin.pipeline.report.svg import Plot, Scale, count_axis, legend, rect, responsive, text
 from tocsin.pipeline.report.verdict import ALL_IS_WELL, MEANINGS, DeliveryLosses, headline
 from tocsin.pipeline.report.wording import count, day_text, share, short_count
 
@@ -151,10 +141,9 @@ def over_time(figures: Figures) -> Markup:
 
     def draw(width: int) -> tuple[float, Markup]:
         left, top, bottom = 44, 8, 128
-        steps = ticks(most, 3)
-        y = linear(0, steps[-1], bottom, top)
+        y, axis = count_axis(most, left, top, bottom, width, short_count)
         each_width = (width - left) / len(bars)
-        shapes = [horizontal_lines(steps, y, left, width, short_count)]
+        shapes = [axis]
         for number, bar in enumerate(bars):
             shapes.append(_bar(bar, left + number * each_width, each_width, y, unit))
         shapes += _day_names(bars, left, each_width, bottom + 18, width)

@@ -9,16 +9,7 @@ from typing import Final
 
 from tocsin.pipeline.report.figures import Days, Figures
 from tocsin.pipeline.report.markup import Markup, details, joined, section, table, tag
-from tocsin.pipeline.report.svg import (
-    Plot,
-    horizontal_lines,
-    legend,
-    linear,
-    rect,
-    responsive,
-    text,
-    ticks,
-)
+from tocsin.pipeline.report.svg import Plot, count_axis, legend, rect, responsive, text
 from tocsin.pipeline.report.wording import count, day_text, share, short_count
 from tocsin.pipeline.transforms.tokens import DEAD, PUSHED
 
@@ -72,10 +63,9 @@ def _survival(days: Days, counts: Counts) -> Markup:
 
     def draw(width: int) -> tuple[float, Markup]:
         left, top, bottom = 44, 22, 150
-        steps = ticks(most, 3)
-        y = linear(0, steps[-1], bottom, top)
+        y, axis = count_axis(most, left, top, bottom, width, short_count)
         each = (width - left) / len(pairs)
-        shapes = [horizontal_lines(steps, y, left, width, short_count)]
+        shapes = [axis]
         every = -(-len(pairs) * 50 // int(width - left)) or 1
         bar = min(each * 0.72, 64)
         for number, (day, pushed, dead) in enumerate(pairs):

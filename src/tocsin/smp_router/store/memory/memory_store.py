@@ -30,6 +30,9 @@ from tocsin.smp_router.store.memory.direct_table import SmpDirectTable
 from tocsin.smp_router.store.memory.queue_index import QueueIndex, read_decoy
 from tocsin.smp_router.store.records import QueueRecord, ServiceRecord, StoredMessage, StoredNotification
 
+_FIRST: Final = Written.FIRST
+_BEHIND_OTHERS: Final = Written.BEHIND_OTHERS
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceRemoved:
@@ -229,7 +232,7 @@ class SmpMemoryStore:
         waiting = self._messages.get(recipient_id)
         if not waiting:
             self._append_message(recipient_id, message)
-            return Written(was_empty=True)
+            return _FIRST
         # smp.md 7.3: a marker is always last and the last to be read, so it says whether the queue is writable.
         if waiting[-1].is_quota_marker:
             return None
@@ -237,7 +240,7 @@ class SmpMemoryStore:
             self._append_message(recipient_id, StoredMessage(message.message_id, message.sent_at, 0, None))
             return None
         self._append_message(recipient_id, message)
-        return Written(was_empty=False)
+        return _BEHIND_OTHERS
 
     def head_message(self, recipient_id: bytes) -> StoredMessage | None:
         waiting = self._messages.get(recipient_id)

@@ -35,7 +35,7 @@ _OPEN: Final = """
     UPDATE tocsin_smp.opening SET number = greatest(number + 1, extract(epoch FROM now())::bigint), written = 0
     RETURNING number
 """
-"""At least the time, so that a schema that went back to before this table and returned gives no number twice."""
+"""The number is at least the time, so a schema that was rolled back to before this table and returned repeats none."""
 FIRST_DELAY: Final = 0.02
 LAST_DELAY: Final = 2.0
 
@@ -170,7 +170,7 @@ class DatabaseSession:
         raise SchemaInUse(message)
 
     async def _connect_again(self) -> None:
-        """Whatever keeps us from a database that we used before may pass: a restart, a failover, its settings."""
+        """Connect to a database that we used before. Any failure may pass: a restart, a failover, its settings."""
         try:
             await self._connect()
         except (DatabaseUnavailable, SchemaTaken):

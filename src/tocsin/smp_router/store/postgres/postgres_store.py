@@ -19,7 +19,7 @@ from tocsin.smp_router.store.interface import SmpStore, SmpStoreReport
 from tocsin.smp_router.store.postgres.change_batch import PendingChanges
 from tocsin.smp_router.store.postgres.database_session import DatabaseSession
 from tocsin.smp_router.store.postgres.direct_rows import read_direct_tables
-from tocsin.smp_router.store.postgres.journal import PostgresJournal
+from tocsin.smp_router.store.postgres.journal import PostgresJournal, StoreLogMirror
 from tocsin.smp_router.store.postgres.rows import (
     SELECT_MESSAGES,
     SELECT_NOTIFICATIONS,
@@ -30,7 +30,6 @@ from tocsin.smp_router.store.postgres.rows import (
     queue_of_row,
     service_of_row,
 )
-from tocsin.smp_router.store.postgres.store_log_mirror import StoreLogMirror
 
 PAGE: Final = 2000
 """Rows read at a time: 32 MB of messages at most."""

@@ -35,7 +35,7 @@ class Messages:
 
     def write(self, message: StoredMessage) -> bool | None:
         written = self.store.write_message(self.id, message, samples.QUOTA)
-        return written and written.was_empty
+        return None if written is None else written is Written.FIRST
 
     def peek(self) -> StoredMessage | None:
         return self.store.head_message(self.id)
@@ -275,9 +275,7 @@ def test_it_is_an_smp_store(store: SmpMemoryStore) -> None:
     interface: SmpStore = store
     queue = samples.a_queue()
     assert interface.add_queue(queue)
-    assert interface.write_message(queue.recipient_id, samples.a_message(), samples.QUOTA) == Written(
-        was_empty=True
-    )
+    assert interface.write_message(queue.recipient_id, samples.a_message(), samples.QUOTA) is Written.FIRST
 
 
 @pytest.mark.parametrize("seed", range(5))

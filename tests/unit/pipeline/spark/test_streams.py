@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from tocsin.pipeline.spark.stream_progress import progress_figures, stream_figures
+from tocsin.pipeline.spark.streams import progress_figures, stream_figures
 
 
 def test_before_the_first_batch_there_are_no_figures() -> None:

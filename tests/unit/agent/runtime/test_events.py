@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tocsin.agent.runtime.event_queue import EventQueue
-from tocsin.agent.runtime.events import ConnectionReady, MessageArrived
+from tocsin.agent.runtime.events import ConnectionReady, EventQueue, MessageArrived
 
 
 def message(number: int) -> MessageArrived:

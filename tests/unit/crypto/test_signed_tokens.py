@@ -6,11 +6,12 @@ import json
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from tocsin.crypto.es256 import es256_key_from_pem, signed_token
+from tocsin.crypto.signed_tokens import es256_key_from_pem, rs256_key_from_pem, rs256_token, signed_token
 from tocsin.errors import BadKey
+from tocsin.wire.base64url import decode_base64url
 
 KEY = ec.derive_private_key(7, ec.SECP256R1())
 
@@ -55,3 +56,20 @@ def test_key_files_are_read_and_others_refused_by_their_name() -> None:
     for other in (ed25519.Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP384R1())):
         with pytest.raises(BadKey, match="the VAPID key must be one for ES256"):
             es256_key_from_pem(pem(other), "VAPID")
+
+
+def test_a_token_is_verified_by_the_public_key() -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    token = rs256_token(rs256_key_from_pem(pem, "file"), {"alg": "RS256"}, {"iss": "me"})
+    signed, _, signature = token.rpartition(b".")
+    assert signed == b"eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJtZSJ9"
+    raw = decode_base64url(signature.decode() + "=" * (-len(signature) % 4))
+    key.public_key().verify(raw, signed, padding.PKCS1v15(), hashes.SHA256())
+
+
+def test_the_error_names_the_file() -> None:
+    with pytest.raises(BadKey, match="the key file holds no unencrypted private key"):
+        rs256_key_from_pem(b"nothing", "key file")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 import socket
 import ssl
@@ -12,7 +14,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from tocsin.crypto.web_push import WebPushSecret
 from tocsin.protocol.ntf.pushes import Push
@@ -78,6 +85,33 @@ class Received:
     """Which one, from 1."""
 
 
+def signed_claims(authorization: str) -> tuple[bytes, Any]:
+    """The public key that a header of RFC 8292 names, and the claims that it signed. Raises InvalidSignature."""
+    scheme, _, rest = authorization.partition(" ")
+    assert scheme == "vapid"
+    fields = dict(each.strip().split("=", 1) for each in rest.split(","))
+    signed, _, signature = fields["t"].rpartition(".")
+    raw = _unpadded(signature)
+    der = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
+    public = _unpadded(fields["k"])
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public)
+    key.verify(der, signed.encode(), ec.ECDSA(hashes.SHA256()))
+    return public, json.loads(_unpadded(signed.split(".")[1]))
+
+
+def _unpadded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _is_authorized(received: Received, now: float) -> bool:
+    """Whether a service takes it at this time: for this service, not expired, and not valid for more than a day."""
+    try:
+        _, claims = signed_claims(received.headers["authorization"])
+    except InvalidSignature:
+        return False
+    return claims["aud"] == f"https://{received.headers['host']}" and now < claims["exp"] <= now + 86_400
+
+
 class WebPushService:
     def __init__(self, folder: Path) -> None:
         self.ca_file = folder / "web-push-ca.pem"
@@ -92,6 +126,8 @@ class WebPushService:
         """For all pushes to this endpoint."""
         self.on_accepted: Callable[[Received], None] = lambda _received: None
         """Called with every push that is about to be accepted."""
+        self.now: Callable[[], float] | None = None
+        """The clock by which authorizations end (401). Without one the service does not look at them."""
         self.connections = 0
         self._arrived: dict[str, asyncio.Queue[Received]] = {}
         self._handlers: set[asyncio.Task[None]] = set()
@@ -169,6 +205,8 @@ class WebPushService:
             host = headers["host"].partition(":")[0]
             waiting = self.behaviours.popleft() if self.behaviours else Answer()
             behaviour = self.by_path.get(path, self.by_host.get(host, waiting))
+            if self.now is not None and not _is_authorized(received, self.now()):
+                behaviour = Answer(401)
             await self._behave(behaviour, received, writer)
             if writer.is_closing():
                 return

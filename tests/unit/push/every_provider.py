@@ -33,6 +33,7 @@ from tocsin.push.fcm.client import FcmProvider
 from tocsin.push.provider import Provider, PushOutcome, PushRequest, Urgency
 from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.webpush.client import WebPushProvider
+from tocsin.push.webpush.host_lane import AUTHORIZATION_SECONDS
 
 PUSH: Final = MessagePush(b"n" * 24, b"s" * 2000)
 """Fits every provider: how long contents may be is the business of the delivery."""
@@ -202,6 +203,7 @@ class WebPushPlace(Place):
         self._form = form
         self._delivered: Counter[int] = Counter()
         self._phones: dict[int, WebPushPhone] = {}
+        service.now = clock
         service.on_accepted = lambda received: self._delivered.update([int(received.path[-4:])])
 
     def _phone(self, device: int) -> WebPushPhone:
@@ -224,7 +226,7 @@ class WebPushPlace(Place):
         return self._delivered.copy()
 
     def expire_credentials(self) -> None:
-        self.clock.time += 7 * 3600
+        self.clock.time += AUTHORIZATION_SECONDS + 1
 
     async def leave(self) -> None:
         await self._service.leave()

@@ -85,7 +85,7 @@ class Received:
     """Which one, from 1."""
 
 
-def signed_claims(authorization: str) -> tuple[bytes, Any]:
+def signed_claims(authorization: str) -> tuple[bytes, dict[str, Any]]:
     """The public key that a header of RFC 8292 names, and the claims that it signed. Raises InvalidSignature."""
     scheme, _, rest = authorization.partition(" ")
     assert scheme == "vapid"
@@ -109,7 +109,8 @@ def _is_authorized(received: Received, now: float) -> bool:
         _, claims = signed_claims(received.headers["authorization"])
     except InvalidSignature:
         return False
-    return claims["aud"] == f"https://{received.headers['host']}" and now < claims["exp"] <= now + 86_400
+    is_for_this = bool(claims["aud"] == f"https://{received.headers['host']}")
+    return is_for_this and now < claims["exp"] <= now + 86_400
 
 
 class WebPushService:

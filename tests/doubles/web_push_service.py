@@ -258,7 +258,9 @@ class WebPushPhone:
         return self.address.token()
 
     def opened(self, received: Received) -> Push:
-        return parse_web_push_content(self.secret.open(received.body))
+        content = self.secret.open(received.body)
+        assert content.startswith(b"{") is (self.form is WebPushForm.REFERENCE), "it comes in the other form"
+        return parse_web_push_content(content)
 
     async def next_push(self) -> Push:
         return self.opened(await self.service.next_received(self.path))

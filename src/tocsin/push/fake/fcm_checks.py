@@ -42,8 +42,16 @@ _STATUSES: Final = {
 }
 
 
+WRONG_TOKEN: Final = "The registration token is not a valid FCM registration token"  # noqa: S105 - a sentence
+
+
 def error_body(
-    status: int, reason: str | None = None, *, field: str | None = None, subject: str | None = None
+    status: int,
+    reason: str | None = None,
+    *,
+    message: str = "",
+    field: str | None = None,
+    subject: str | None = None,
 ) -> bytes:
     """The body of an error. `field` names a wrong field, `subject` the quota that was exceeded."""
     details: list[dict[str, Any]] = []
@@ -53,7 +61,8 @@ def error_body(
         details.append({"@type": _BAD_REQUEST, "fieldViolations": [{"field": field, "description": "wrong"}]})
     if subject is not None:
         details.append({"@type": _QUOTA_FAILURE, "violations": [{"subject": subject}]})
-    said = {"code": status, "message": "", "status": _STATUSES.get(status, "UNKNOWN"), "details": details}
+    code = _STATUSES.get(status, "UNKNOWN")
+    said = {"code": status, "message": message, "status": code, "details": details}
     return json.dumps({"error": said}).encode()
 
 

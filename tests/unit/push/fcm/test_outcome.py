@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.protocol.ntf.statuses import InvalidReason
-from tocsin.push.fake.fcm_checks import error_body
+from tocsin.push.fake.fcm_checks import WRONG_TOKEN, error_body
 from tocsin.push.fcm.outcome import fcm_outcome
 from tocsin.push.http2.exchange import Http2Answer
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
@@ -54,6 +54,20 @@ def test_wrong_token_is_told_from_a_wrong_payload() -> None:
     assert answered(400, body) == PushRefused("INVALID_ARGUMENT")
 
 
+def test_wrong_token_is_known_by_googles_words_if_no_field_is_named() -> None:
+    """Google's answer since 2021 (github.com/firebase/firebase-admin-java, issue 1064)."""
+    for words in (WRONG_TOKEN, f"{WRONG_TOKEN}."):
+        body = error_body(400, "INVALID_ARGUMENT", message=words)
+        assert answered(400, body) == TokenInvalid(InvalidReason.BAD)
+    others = (
+        {"message": "Request contains an invalid argument."},
+        {"message": WRONG_TOKEN, "field": "message.data"},
+    )
+    for other in others:
+        body = error_body(400, "INVALID_ARGUMENT", **other)
+        assert answered(400, body) == PushRefused("INVALID_ARGUMENT")
+
+
 def test_quota_of_a_device_delays_that_device_only() -> None:
     for subject, scope in (("device:abc", TOKEN), ("project:1", PROVIDER)):
         body = error_body(429, "QUOTA_EXCEEDED", subject=subject)
@@ -81,6 +95,7 @@ def test_any_answer_has_an_outcome(status: int, body: bytes) -> None:
         b"[]",
         b'{"error":[]}',
         b'{"error":{"details":7}}',
+        b'{"error":{"message":7}}',
         b'{"error":{"details":[7,{"errorCode":7},{"fieldViolations":7},{"fieldViolations":[7]}]}}',
         b"[" * 100_000,
     ],

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -51,16 +52,16 @@ def error_body(
     *,
     message: str = "",
     field: str | None = None,
-    subject: str | None = None,
+    violation: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The body of an error. `field` names a wrong field, `subject` the quota that was exceeded."""
+    """The body of an error. `field` names a wrong field, `violation` says which quota was exceeded."""
     details: list[dict[str, Any]] = []
     if reason is not None:
         details.append({"@type": _FCM_ERROR, "errorCode": reason})
     if field is not None:
         details.append({"@type": _BAD_REQUEST, "fieldViolations": [{"field": field, "description": "wrong"}]})
-    if subject is not None:
-        details.append({"@type": _QUOTA_FAILURE, "violations": [{"subject": subject}]})
+    if violation is not None:
+        details.append({"@type": _QUOTA_FAILURE, "violations": [violation]})
     code = _STATUSES.get(status, "UNKNOWN")
     said = {"code": status, "message": message, "status": code, "details": details}
     return json.dumps({"error": said}).encode()

@@ -60,8 +60,8 @@ def fcm_outcome(answer: Http2Answer) -> PushOutcome:
             is_token = TOKEN_FIELD in fields if fields else _says_wrong_token(error)
             return TokenInvalid(InvalidReason.BAD) if is_token else PushRefused(name)
         case "QUOTA_EXCEEDED":
-            subjects = [str(each.get("subject")) for each in _entries(error, "violations")]
-            is_device = bool(subjects) and all(each.startswith("device:") for each in subjects)
+            violations = list(_entries(error, "violations"))
+            is_device = bool(violations) and all(map(_is_about_a_device, violations))
             scope = RetryScope.TOKEN if is_device else RetryScope.PROVIDER
             return RetryLater(name, scope, after or PROJECT_RETRY_SECONDS)
         case "UNAVAILABLE" | "INTERNAL":
@@ -82,6 +82,12 @@ def _name(error: Mapping[str, object], status: int) -> str:
         if isinstance(code, str) and code in _KNOWN:
             return code
     return _BY_STATUS.get(status, OTHER)
+
+
+def _is_about_a_device(violation: Mapping[str, object]) -> bool:
+    """Whether a quota is that of one device. Google documents neither subjects nor texts."""
+    words = f"{violation.get('subject')} {violation.get('description')}".lower()
+    return "device" in words and "project" not in words
 
 
 def _says_wrong_token(error: Mapping[str, object]) -> bool:

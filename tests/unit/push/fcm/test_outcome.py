@@ -59,18 +59,21 @@ def test_wrong_token_is_known_by_googles_words_if_no_field_is_named() -> None:
     for words in (WRONG_TOKEN, f"{WRONG_TOKEN}."):
         body = error_body(400, "INVALID_ARGUMENT", message=words)
         assert answered(400, body) == TokenInvalid(InvalidReason.BAD)
-    others = (
-        {"message": "Request contains an invalid argument."},
-        {"message": WRONG_TOKEN, "field": "message.data"},
-    )
-    for other in others:
-        body = error_body(400, "INVALID_ARGUMENT", **other)
+    for words, field in (("Request contains an invalid argument.", None), (WRONG_TOKEN, "message.data")):
+        body = error_body(400, "INVALID_ARGUMENT", message=words, field=field)
         assert answered(400, body) == PushRefused("INVALID_ARGUMENT")
 
 
 def test_quota_of_a_device_delays_that_device_only() -> None:
-    for subject, scope in (("device:abc", TOKEN), ("project:1", PROVIDER)):
-        body = error_body(429, "QUOTA_EXCEEDED", subject=subject)
+    """Google documents neither subjects nor texts, so the word decides."""
+    for violation, scope in (
+        ({"subject": "device:abc"}, TOKEN),
+        ({"subject": "QUOTA_EXCEEDED", "description": "Device message quota exceeded."}, TOKEN),
+        ({"subject": "project:1"}, PROVIDER),
+        ({"subject": "project:1", "description": "Quota of all devices exceeded"}, PROVIDER),
+        ({}, PROVIDER),
+    ):
+        body = error_body(429, "QUOTA_EXCEEDED", violation=violation)
         assert answered(429, body, b"30") == RetryLater("QUOTA_EXCEEDED", scope, 30.0)
 
 

@@ -25,6 +25,7 @@ from tocsin.crypto.web_push import WebPushSecret
 from tocsin.protocol.ntf.pushes import Push
 from tocsin.protocol.ntf.web_push_contents import parse_web_push_content
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
+from tocsin.push.fake.held_ports import hold_port
 from tocsin.push.fake.web_certificate import make_web_certificate
 
 PATIENCE: Final = 5.0
@@ -133,6 +134,7 @@ class WebPushService:
         self._arrived: dict[str, asyncio.Queue[Received]] = {}
         self._handlers: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._held: socket.socket | None = None
         self._stopped = True
 
     async def next_received(self, path: str) -> Received:
@@ -156,6 +158,7 @@ class WebPushService:
             yield self
         finally:
             await self.leave()
+            self._release_port()
             await asyncio.sleep(0.05)  # connections whose handshake was under way learn that nobody is there
 
     async def listen(self) -> None:
@@ -164,17 +167,24 @@ class WebPushService:
         context.load_cert_chain(self.ca_file, self._key_file)
         self._server = await asyncio.start_server(self._handle, "127.0.0.1", self.port, ssl=context)
         self.port = self._server.sockets[0].getsockname()[1]
+        self._release_port()
         self._stopped = False
 
     async def leave(self) -> None:
-        """Close all connections and accept no more, until `listen`."""
+        """Close all connections and accept no more, until `listen`. The port is kept."""
         self._stopped = True
         if self._server is not None:
             self._server.close()
             self._server = None
+            self._held = hold_port("127.0.0.1", self.port)
         for handler in self._handlers:
             handler.cancel()
         await asyncio.gather(*self._handlers, return_exceptions=True)
+
+    def _release_port(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -101,6 +101,11 @@ class Place(ABC):
     def expire_credentials(self) -> None:
         """From now on the service refuses what it has accepted before."""
 
+    @property
+    @abstractmethod
+    def port(self) -> int:
+        """Where the service listens."""
+
     @abstractmethod
     async def leave(self) -> None:
         """Break all connections and accept no more."""
@@ -130,6 +135,10 @@ class _Http2Place(Place):
 
     def delivered(self) -> Counter[int]:
         return Counter(int(push.device_token[-4:]) for push in self.fake.pushes)
+
+    @property
+    def port(self) -> int:
+        return self.fake.port
 
     async def leave(self) -> None:
         self.fake.refuse_connections()
@@ -227,6 +236,10 @@ class WebPushPlace(Place):
 
     def expire_credentials(self) -> None:
         self.clock.time += AUTHORIZATION_SECONDS + 1
+
+    @property
+    def port(self) -> int:
+        return self._service.port
 
     async def leave(self) -> None:
         await self._service.leave()

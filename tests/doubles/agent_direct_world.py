@@ -146,7 +146,39 @@ class Scene:
     async def wakes(self, at_alice: str, at_bob: str, body: bytes, *, priority: int = 1) -> None:
         """A message of Bob's wakes Alice, who is not subscribed, and she fetches it."""
         await self.bob.agent.connections.send(at_bob, body, priority=priority)
-        await fetched_after_push(self.alice, at_alice, body)
+        try:
+            await fetched_after_push(self.alice, at_alice, body)
+        except AssertionError as failure:
+            failure.add_note(await self.whereabouts())
+            raise
+
+    async def whereabouts(self) -> str:
+        """Say where notifications are, and what everybody knows: a failure that comes once must explain itself."""
+        smp, ntf, store = self.smp.running.state, self.ntf.running, self.smp.store
+        queues = await self.alice.store.primary_queues(
+            [each.connection_id for each in await self.alice.store.connections()]
+        )
+        lines = [f"{smp.counters.notifications_sent=} {smp.counters.notifications_repeated=}"]
+        for queue in queues:
+            lines.append(f"queue {queue.recipient_id.hex()[:8]}: {queue.last_message_at=}")
+            if queue.notifier is not None:
+                name = queue.notifier.notifier_id
+                stored = store.queue_by_notifier(name)
+                at_ntf = await self.known_at_ntf(queue)
+                waiting, sent = store.notifications(name), smp.sent_nonces.get(name, {})
+                service = None if stored is None or stored.notifier is None else stored.notifier.service_id
+                receiver = None if service is None else smp.subscriptions.service(service)
+                lines.append(
+                    f"  notifier {name.hex()[:8]}: direct={queue.notifier.direct} known to the NTF router={at_ntf} "
+                    f"service={service is not None} stored={len(waiting)} of them sent={len(sent)} "
+                    f"has a receiver={(receiver or smp.subscriptions.notifier(name)) is not None}"
+                )
+        lines += [f"SMP router's peer: {each.notifications_sent=}" for each in self.smp.running.router.peers]
+        lines += [f"NTF router's connection: {each.state}" for each in ntf.subscribers.routers.values()]
+        lines.append(f"NTF router: {await self.ntf.store.accounting()}, {ntf.state.counters.pushes_retried=}")
+        rows = await self.alice.store.subscriptions()
+        lines += [f"agent: {row.phase} {row.action} {row.status} direct={row.direct}" for row in rows]
+        return "\n".join(lines)
 
 
 @asynccontextmanager
@@ -218,7 +250,11 @@ async def fetched_after_push(alice: RunningAgent, at_alice: str, body: bytes) ->
     announced: set[bytes] = set()
     found: dict[bytes, bytes] = {}
     while found.get(body) not in announced:
-        payload = await alice.push()
+        try:
+            payload = await alice.push()
+        except AssertionError as failure:
+            failure.add_note(f"fetched: {found}; announced by pushes: {announced}")
+            raise
         woken = await alice.agent.wake(payload)
         assert isinstance(woken, Woken), woken
         announced |= await _announced(alice, payload)

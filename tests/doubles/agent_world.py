@@ -209,7 +209,15 @@ class ApnsPushes(RecordingProvider):
         self._apns = apns
 
     async def next_request(self, device_token: bytes) -> PushRequest:
-        push = await self._apns.next_push(device_token, PATIENCE)
+        try:
+            push = await self._apns.next_push(device_token, PATIENCE)
+        except TimeoutError:
+            asked = [each for each in self._apns.requests if each.device_token == device_token]
+            answers = [each.status for each in asked]
+            raise AssertionError(
+                f"no push came within {PATIENCE:.0f} s; those before were answered with {answers}, "
+                f"and {len(self._apns.sessions)} connections to the push service are open"
+            ) from None
         return PushRequest(push.device_token, push.payload, Urgency.ALERT, "", 0)
 
 

@@ -90,10 +90,11 @@ class Device:
     dh_key: X25519PrivateKey = field(default_factory=x25519)
     token_id: bytes = b""
     secret: BoxKey = field(default=BoxKey(b""))
+    push_provider: PushProvider = TEST_PROVIDER
 
     def register_command(self) -> RegisterToken:
         return RegisterToken(
-            DeviceToken(TEST_PROVIDER, self.device_token), self.key.public, self.dh_key.public
+            DeviceToken(self.push_provider, self.device_token), self.key.public, self.dh_key.public
         )
 
     async def register(self) -> TokenRegistered:
@@ -162,9 +163,15 @@ class NtfHarness:
         self.clients.append(client)
         return client
 
-    async def device(self, device_token: bytes | None = None, *, version: int = 3) -> Device:
+    async def device(
+        self,
+        device_token: bytes | None = None,
+        *,
+        version: int = 3,
+        provider: PushProvider = TEST_PROVIDER,
+    ) -> Device:
         token = device_token or os.urandom(8).hex().encode()
-        return Device(await self.connect(version), self.provider, token)
+        return Device(await self.connect(version), self.provider, token, push_provider=provider)
 
     async def active_device(self, device_token: bytes | None = None) -> Device:
         return await (await self.device(device_token)).activate()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 import socket
 import ssl
@@ -12,12 +14,18 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from tocsin.crypto.web_push import WebPushSecret
 from tocsin.protocol.ntf.pushes import Push
 from tocsin.protocol.ntf.web_push_contents import parse_web_push_content
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
+from tocsin.push.fake.held_ports import hold_port
 from tocsin.push.fake.web_certificate import make_web_certificate
 
 PATIENCE: Final = 5.0
@@ -78,6 +86,34 @@ class Received:
     """Which one, from 1."""
 
 
+def signed_claims(authorization: str) -> tuple[bytes, dict[str, Any]]:
+    """The public key that a header of RFC 8292 names, and the claims that it signed. Raises InvalidSignature."""
+    scheme, _, rest = authorization.partition(" ")
+    assert scheme == "vapid"
+    fields = dict(each.strip().split("=", 1) for each in rest.split(","))
+    signed, _, signature = fields["t"].rpartition(".")
+    raw = _unpadded(signature)
+    der = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
+    public = _unpadded(fields["k"])
+    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public)
+    key.verify(der, signed.encode(), ec.ECDSA(hashes.SHA256()))
+    return public, json.loads(_unpadded(signed.split(".")[1]))
+
+
+def _unpadded(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _is_authorized(received: Received, now: float) -> bool:
+    """Whether a service takes it at this time: for this service, not expired, and not valid for more than a day."""
+    try:
+        _, claims = signed_claims(received.headers["authorization"])
+    except InvalidSignature:
+        return False
+    is_for_this = bool(claims["aud"] == f"https://{received.headers['host']}")
+    return is_for_this and now < claims["exp"] <= now + 86_400
+
+
 class WebPushService:
     def __init__(self, folder: Path) -> None:
         self.ca_file = folder / "web-push-ca.pem"
@@ -92,10 +128,13 @@ class WebPushService:
         """For all pushes to this endpoint."""
         self.on_accepted: Callable[[Received], None] = lambda _received: None
         """Called with every push that is about to be accepted."""
+        self.now: Callable[[], float] | None = None
+        """The clock by which authorizations end (401). Without one the service does not look at them."""
         self.connections = 0
         self._arrived: dict[str, asyncio.Queue[Received]] = {}
         self._handlers: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._held: socket.socket | None = None
         self._stopped = True
 
     async def next_received(self, path: str) -> Received:
@@ -119,6 +158,7 @@ class WebPushService:
             yield self
         finally:
             await self.leave()
+            self._release_port()
             await asyncio.sleep(0.05)  # connections whose handshake was under way learn that nobody is there
 
     async def listen(self) -> None:
@@ -127,17 +167,24 @@ class WebPushService:
         context.load_cert_chain(self.ca_file, self._key_file)
         self._server = await asyncio.start_server(self._handle, "127.0.0.1", self.port, ssl=context)
         self.port = self._server.sockets[0].getsockname()[1]
+        self._release_port()
         self._stopped = False
 
     async def leave(self) -> None:
-        """Close all connections and accept no more, until `listen`."""
+        """Close all connections and accept no more, until `listen`. The port is kept."""
         self._stopped = True
         if self._server is not None:
             self._server.close()
             self._server = None
+            self._held = hold_port("127.0.0.1", self.port)
         for handler in self._handlers:
             handler.cancel()
         await asyncio.gather(*self._handlers, return_exceptions=True)
+
+    def _release_port(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -169,6 +216,8 @@ class WebPushService:
             host = headers["host"].partition(":")[0]
             waiting = self.behaviours.popleft() if self.behaviours else Answer()
             behaviour = self.by_path.get(path, self.by_host.get(host, waiting))
+            if self.now is not None and not _is_authorized(received, self.now()):
+                behaviour = Answer(401)
             await self._behave(behaviour, received, writer)
             if writer.is_closing():
                 return
@@ -219,7 +268,9 @@ class WebPushPhone:
         return self.address.token()
 
     def opened(self, received: Received) -> Push:
-        return parse_web_push_content(self.secret.open(received.body))
+        content = self.secret.open(received.body)
+        assert content.startswith(b"{") is (self.form is WebPushForm.REFERENCE), "it comes in the other form"
+        return parse_web_push_content(content)
 
     async def next_push(self) -> Push:
         return self.opened(await self.service.next_received(self.path))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.doubles.ntf_harness import ntf_router, until
+from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import OK, smp_router
 from tests.unit.ntf_router.delivery.test_delivery import Conversation, conversation
 from tocsin.events.delivery_events import ENDS, DeliveryEvent, Stage, decode_event
@@ -17,6 +18,7 @@ from tocsin.events.pseudonyms import PseudonymKeys
 from tocsin.ntf_router.event_recorder import NtfEventRecorder
 from tocsin.ntf_router.statistics.counters import NtfLatencies
 from tocsin.ntf_router.store.records import Accounting
+from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.statuses import InvalidReason
 from tocsin.protocol.ntf.subscription_commands import DeleteSubscription
 from tocsin.protocol.ntf.token_commands import DeleteToken
@@ -94,3 +96,27 @@ async def test_the_events_add_up_to_the_accounting_of_the_store(tmp_path: Path, 
     assert accounting.difference == 0
     assert recount(events_of(tmp_path / "log")) == accounting
     assert accounting.received > 5
+
+
+async def test_the_event_log_has_notifications_of_the_null_provider_too(tmp_path: Path) -> None:
+    """Statistics leave them out (N4). The accounting and the log leave no notification out (docs/differences.md)."""
+    log = EventLog(tmp_path / "log")
+    keys = PseudonymKeys(tmp_path / "keys", 7, lambda: 1_700_000_000.0)
+    recorder = NtfEventRecorder(log, keys, "test", NtfLatencies())
+    null = RecordingProvider()
+    providers = {PushProvider.APNS_NULL: null}
+    async with (
+        smp_router(notification_interval=0.0) as smp,
+        ntf_router(events=recorder, provider=null, providers=providers) as ntf,
+    ):
+        device = await ntf.device(b"test_ntf_token", provider=PushProvider.APNS_NULL)
+        await device.activate()
+        chat = await conversation(smp, ntf, device)
+        await chat.send()
+        await device.notifications()
+        accounting = await ntf.settled(1)
+        counters = ntf.running.state.counters
+        assert (counters.notifications_received, counters.notifications_delivered) == (0, 0)
+    log.close()
+    assert (accounting.received, accounting.accepted) == (1, 1)
+    assert recount(events_of(tmp_path / "log")) == accounting

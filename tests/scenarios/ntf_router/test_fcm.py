@@ -20,6 +20,7 @@ from tests.unit.ntf_router.store.samples import filled, received
 from tests.unit.push.fcm.stage import REGISTRATION, HeldTime, account_of, fcm_settings
 from tocsin.crypto.boxes import box_key
 from tocsin.ntf_router.metrics import snapshot_metrics
+from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.snapshots import snapshot_of
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
@@ -35,6 +36,7 @@ from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken, SetP
 from tocsin.push.fake.behaviours import Respond
 from tocsin.push.fake.fcm import FakeFcm, running_fake_fcm
 from tocsin.push.fcm.client import FcmProvider
+from tocsin.push.provider import Provider
 
 FCM: Final = PushProvider.FCM
 OTHER: Final = REGISTRATION[::-1]
@@ -183,14 +185,16 @@ async def test_a_quota_of_firebase_delays_no_other_provider(fcm: FakeFcm) -> Non
     recording = RecordingProvider()
     settings = replace(fcm_settings(fcm), key_file=Path("account.json"))
     provider = FcmProvider(settings, account_of(fcm), HeldTime())
-    fcm.behave(Respond(429, "QUOTA_EXCEEDED", retry_after="3600"), times=None)
-    async with ntf_router(providers={FCM: provider, TEST_PROVIDER: recording}, fcm=settings) as ntf:
-        waiting = await device_of(ntf, fcm)
-        await waiting.register()
-        await until(lambda: len(fcm.requests) == 1)
-        other = Device(await ntf.connect(), recording, b"abcd")
-        await other.activate()
-        assert len(fcm.requests) == 1, "the project waits"
+    fcm.behave(Respond(429, "QUOTA_EXCEEDED", retry_after="300"), times=None)
+    served: dict[PushProvider, Provider] = {FCM: provider, TEST_PROVIDER: recording}
+    delivery = DeliverySettings(retry_initial=0.001)
+    async with ntf_router(providers=served, fcm=settings, delivery=delivery) as ntf:
+        await (await device_of(ntf, fcm)).register()
+        await until(lambda: ntf.running.state.counters.pushes_retried == 1)
+        await (await device_of(ntf, fcm, OTHER)).register()
+        for token in (b"abcd", b"bcde", b"cdef"):
+            await Device(await ntf.connect(), recording, token).activate()
+        assert len(fcm.requests) == 1, "the whole project waits"
     await provider.close()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -59,6 +60,7 @@ async def device_with(ntf: NtfHarness, phone: WebPushPhone) -> WebPushDevice:
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[WebPushService]:
     async with WebPushService(tmp_path).running() as running:
+        running.now = time.time
         yield running
 
 

@@ -33,6 +33,7 @@ from tocsin.push.fcm.client import FcmProvider
 from tocsin.push.provider import Provider, PushOutcome, PushRequest, Urgency
 from tocsin.push.settings import ApnsEndpoint, ApnsSettings
 from tocsin.push.webpush.client import WebPushProvider
+from tocsin.push.webpush.host_lane import AUTHORIZATION_SECONDS
 
 PUSH: Final = MessagePush(b"n" * 24, b"s" * 2000)
 """Fits every provider: how long contents may be is the business of the delivery."""
@@ -100,6 +101,11 @@ class Place(ABC):
     def expire_credentials(self) -> None:
         """From now on the service refuses what it has accepted before."""
 
+    @property
+    @abstractmethod
+    def port(self) -> int:
+        """Where the service listens."""
+
     @abstractmethod
     async def leave(self) -> None:
         """Break all connections and accept no more."""
@@ -129,6 +135,10 @@ class _Http2Place(Place):
 
     def delivered(self) -> Counter[int]:
         return Counter(int(push.device_token[-4:]) for push in self.fake.pushes)
+
+    @property
+    def port(self) -> int:
+        return self.fake.port
 
     async def leave(self) -> None:
         self.fake.refuse_connections()
@@ -202,6 +212,7 @@ class WebPushPlace(Place):
         self._form = form
         self._delivered: Counter[int] = Counter()
         self._phones: dict[int, WebPushPhone] = {}
+        service.now = clock
         service.on_accepted = lambda received: self._delivered.update([int(received.path[-4:])])
 
     def _phone(self, device: int) -> WebPushPhone:
@@ -224,7 +235,11 @@ class WebPushPlace(Place):
         return self._delivered.copy()
 
     def expire_credentials(self) -> None:
-        self.clock.time += 7 * 3600
+        self.clock.time += AUTHORIZATION_SECONDS + 1
+
+    @property
+    def port(self) -> int:
+        return self._service.port
 
     async def leave(self) -> None:
         await self._service.leave()

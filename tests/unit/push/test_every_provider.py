@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import random
+import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -145,6 +146,14 @@ async def test_whatever_happens_each_push_has_one_true_outcome(name: str, seed: 
         assert all(delivered[device] >= count for device, count in accepted.items())
         assert accepted.total() > 0
         assert told_invalid <= invalid
+
+
+async def test_nobody_takes_the_place_of_a_service_that_has_left(place: Place) -> None:
+    """The fakes keep their port: in an outage of the tests below, a client of another one once got it."""
+    await place.leave()  # before any connection, whose remains would keep the port too
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", place.port))
+    assert isinstance(await place.push(), RetryLater)
 
 
 @pytest.mark.parametrize("name", PLACES)

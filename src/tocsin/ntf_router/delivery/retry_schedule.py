@@ -43,10 +43,13 @@ class RetrySchedule:
         return self._later[0][0] if self._later else None
 
     def delay(self, attempt: int, outcome: RetryLater) -> float:
-        """Return the delay before the next attempt. Pauses the provider if the failure concerns all of it."""
+        """Return the delay before the next attempt. Pauses the provider if the failure concerns all of it.
+
+        The pause is as long as the provider asks for. If it names no time, others soon find out whether it is back.
+        """
         delay = retry_delay(self._settings, attempt, outcome)
         if outcome.scope is RetryScope.PROVIDER:
-            self.pause(min(delay, 8 * self._settings.retry_initial))
+            self.pause(delay if outcome.after is not None else min(delay, 8 * self._settings.retry_initial))
         return delay
 
     def pause(self, seconds: float) -> None:

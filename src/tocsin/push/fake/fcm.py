@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tocsin.push.fake.behaviours import ACCEPT, Behaviour, Delay, Respond, Script
-from tocsin.push.fake.fcm_checks import EMAIL, error_body, wrong_assertion, wrong_field
+from tocsin.push.fake.fcm_checks import EMAIL, WRONG_TOKEN, error_body, wrong_assertion, wrong_field
 from tocsin.push.fake.server import NAMES, FakeApns, server_context
 from tocsin.push.fake.session import FakeRequest, FakeSession, SessionOptions
 
@@ -138,11 +138,13 @@ class FakeFcm(FakeApns):
         if scheme != "Bearer" or self._tokens.get(token, 0.0) <= now:
             return _refused(401, None)
         wrong = wrong_field(request.body)
+        if wrong == "message.token":  # Google names no field then
+            return _refused(400, "INVALID_ARGUMENT", message=WRONG_TOKEN)
         return None if wrong is None else _refused(400, "INVALID_ARGUMENT", field=wrong)
 
 
-def _refused(status: int, reason: str | None, *, field: str | None = None) -> Respond:
-    return Respond(status, reason, body=error_body(status, reason, field=field))
+def _refused(status: int, reason: str | None, *, message: str = "", field: str | None = None) -> Respond:
+    return Respond(status, reason, body=error_body(status, reason, message=message, field=field))
 
 
 def _with_body(behaviour: Behaviour) -> Behaviour:

@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -42,18 +43,27 @@ _STATUSES: Final = {
 }
 
 
+WRONG_TOKEN: Final = "The registration token is not a valid FCM registration token"  # noqa: S105 - a sentence
+
+
 def error_body(
-    status: int, reason: str | None = None, *, field: str | None = None, subject: str | None = None
+    status: int,
+    reason: str | None = None,
+    *,
+    message: str = "",
+    field: str | None = None,
+    violation: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The body of an error. `field` names a wrong field, `subject` the quota that was exceeded."""
+    """The body of an error. `field` names a wrong field, `violation` says which quota was exceeded."""
     details: list[dict[str, Any]] = []
     if reason is not None:
         details.append({"@type": _FCM_ERROR, "errorCode": reason})
     if field is not None:
         details.append({"@type": _BAD_REQUEST, "fieldViolations": [{"field": field, "description": "wrong"}]})
-    if subject is not None:
-        details.append({"@type": _QUOTA_FAILURE, "violations": [{"subject": subject}]})
-    said = {"code": status, "message": "", "status": _STATUSES.get(status, "UNKNOWN"), "details": details}
+    if violation is not None:
+        details.append({"@type": _QUOTA_FAILURE, "violations": [violation]})
+    code = _STATUSES.get(status, "UNKNOWN")
+    said = {"code": status, "message": message, "status": code, "details": details}
     return json.dumps({"error": said}).encode()
 
 

@@ -9,6 +9,7 @@ async with running_fake_apns(folder) as apns:
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 import weakref
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tocsin.push.fake.behaviours import ACCEPT, Behaviour, Respond, Script
+from tocsin.push.fake.held_ports import hold_port
 from tocsin.push.fake.request_checks import Rules, device_token_of, refusal
 from tocsin.push.fake.session import FakeRequest, FakeSession, SessionOptions
 from tocsin.push.fake.web_certificate import make_web_certificate
@@ -93,6 +95,8 @@ class FakeApns:
         self._now = now
         self._keep = keep
         self._listening: asyncio.Server | None = None
+        self._held: socket.socket | None = None
+        """Keeps the port while connections are refused."""
         self._entrances: list[asyncio.Server] = []
         self._came_by: weakref.WeakKeyDictionary[FakeSession, str] = weakref.WeakKeyDictionary()
         self._arriving: weakref.WeakSet[FakeSession] = weakref.WeakSet()
@@ -147,6 +151,7 @@ class FakeApns:
         for sock in self._listening.sockets:
             keep_alive(sock)  # accepted sockets inherit it
         self.port = self._listening.sockets[0].getsockname()[1]
+        self._release_port()
 
     async def open_entrance(self, name: str, port: int) -> None:
         """Listen on another port, too. Pushes that come by it have its name, so that two senders can be told apart."""
@@ -157,12 +162,18 @@ class FakeApns:
         self._entrances.append(opened)
 
     def refuse_connections(self) -> None:
-        """Refuse new connections. Open ones stay."""
+        """Refuse new connections, and keep the port for `listen`. Open connections stay."""
         for entrance in self._entrances:
             entrance.close()
         if self._listening is not None:
             self._listening.close()
             self._listening = None
+            self._held = hold_port(self._where, self.port)
+
+    def _release_port(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     # Observations
 
@@ -277,6 +288,7 @@ class FakeApns:
         """Close everything. Requests that are just arriving get a moment to arrive."""
         self._stopped = True
         self.refuse_connections()
+        self._release_port()
         self.close_connections()
         with suppress(TimeoutError):
             async with asyncio.timeout(ARRIVAL_SECONDS):

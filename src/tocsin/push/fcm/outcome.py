@@ -2,8 +2,8 @@
 
 https://firebase.google.com/docs/reference/fcm/rest/v1/ErrorCode
 
-The body of an error has a status of google.rpc, and details: FCM's own error code, fields that are wrong, and the quota
-that was exceeded.
+The body of an error has a status of google.rpc, a message, and details: FCM's own error code, fields that are wrong,
+and the quota that was exceeded. A wrong registration token may be named by a field or by the message alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ OTHER: Final = "other_status"
 PROJECT_RETRY_SECONDS: Final = 60.0
 """The pause after errors that concern the whole project. Google asks for a minute after QUOTA_EXCEEDED."""
 TOKEN_FIELD: Final = "message.token"  # noqa: S105 - the name of a field
+WRONG_TOKEN: Final = "The registration token is not a valid FCM registration token"  # noqa: S105 - a sentence
+"""Google says so where it names no field (https://github.com/firebase/firebase-admin-java/issues/1064)."""
 
 _INVALID: Final = {
     "UNREGISTERED": InvalidReason.UNREGISTERED,
@@ -55,10 +57,11 @@ def fcm_outcome(answer: Http2Answer) -> PushOutcome:
     match name:
         case "INVALID_ARGUMENT":
             fields = {each.get("field") for each in _entries(error, "fieldViolations")}
-            return TokenInvalid(InvalidReason.BAD) if TOKEN_FIELD in fields else PushRefused(name)
+            is_token = TOKEN_FIELD in fields if fields else _says_wrong_token(error)
+            return TokenInvalid(InvalidReason.BAD) if is_token else PushRefused(name)
         case "QUOTA_EXCEEDED":
-            subjects = [str(each.get("subject")) for each in _entries(error, "violations")]
-            is_device = bool(subjects) and all(each.startswith("device:") for each in subjects)
+            violations = list(_entries(error, "violations"))
+            is_device = bool(violations) and all(map(_is_about_a_device, violations))
             scope = RetryScope.TOKEN if is_device else RetryScope.PROVIDER
             return RetryLater(name, scope, after or PROJECT_RETRY_SECONDS)
         case "UNAVAILABLE" | "INTERNAL":
@@ -79,6 +82,17 @@ def _name(error: Mapping[str, object], status: int) -> str:
         if isinstance(code, str) and code in _KNOWN:
             return code
     return _BY_STATUS.get(status, OTHER)
+
+
+def _is_about_a_device(violation: Mapping[str, object]) -> bool:
+    """Whether a quota is that of one device. Google documents neither subjects nor texts."""
+    words = f"{violation.get('subject')} {violation.get('description')}".lower()
+    return "device" in words and "project" not in words
+
+
+def _says_wrong_token(error: Mapping[str, object]) -> bool:
+    message = error.get("message")
+    return isinstance(message, str) and message.startswith(WRONG_TOKEN)
 
 
 def _error(said: Mapping[str, object]) -> Mapping[str, object]:

@@ -2,8 +2,8 @@
 
 Theory of operation. Every host has a lane (`host_lane`), so that a slow or hostile one does not delay the others. The
 number of lanes is limited, and an idle one makes room for another. Hosts that have not accepted a push yet get at most
-half of them, so that a user who names thousands of slow hosts leaves the other half to those that coroutine. Pushes
-that find no lane are tried again later.
+half of them, so that a user who names thousands of slow hosts leaves the other half to those that work. Pushes that
+find no lane are tried again later.
 """
 
 from __future__ import annotations

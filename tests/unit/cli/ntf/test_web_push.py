@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import time
 from pathlib import Path
 
 from tests.doubles.agent_commands import AgentCommands, connected_commands
@@ -22,6 +23,7 @@ async def test_an_agent_is_woken_through_a_push_service(tmp_path: Path) -> None:
         smp_router(notification_interval=0.0) as smp,
         WebPushService(tmp_path).running(("localhost",)) as service,
     ):
+        service.now = time.time
         router = await folders.start(
             webpush="on",
             webpush_subject="mailto:op@example.com",

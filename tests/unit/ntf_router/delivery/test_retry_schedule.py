@@ -47,6 +47,15 @@ async def test_a_failure_of_one_token_pauses_nobody_else_and_one_of_the_provider
     assert 8.0 <= schedule.paused_until - now < 8.5, "new pushes are not paused for long"
 
 
+async def test_a_provider_that_names_a_time_for_all_gets_no_push_until_then() -> None:
+    """A rate limit of a whole project, for example: pushes to other tokens would meet it too."""
+    for seconds, obeyed in ((30.0, 30), (1e9, 60)):
+        schedule, now = RetrySchedule(SETTINGS), asyncio.get_running_loop().time()
+        delay = schedule.delay(0, RetryLater("QUOTA_EXCEEDED", RetryScope.PROVIDER, seconds))
+        assert delay == close_to(obeyed)
+        assert schedule.paused_until - now >= delay
+
+
 async def test_pushes_come_back_in_their_time() -> None:
     schedule, now, seen = RetrySchedule(SETTINGS), asyncio.get_running_loop().time(), []
     assert schedule.next_at is None

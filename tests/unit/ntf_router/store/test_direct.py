@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import xor
 
@@ -93,6 +94,23 @@ async def test_only_an_active_token_gets_queues(store: NtfStore) -> None:
     assert await store.associate(waiting.token_id, queue("a"), NOW) is Associated.NO_TOKEN
     assert await store.associate(filler("nobody", 24), queue("a"), NOW) is Associated.NO_TOKEN
     assert await store.subscription_of(queue("a")) is None
+
+
+async def test_an_smp_router_is_its_key_hash_whichever_host_and_port_are_named(store: NtfStore) -> None:
+    """docs/direct-notifications.md: hosts and ports are only where to look for a router."""
+    owner, thief = await filled(store, "owner"), await filled(store, "thief")
+    await associated(store, owner, "a")
+    for location in (replace(ROUTER, hosts=("elsewhere.example",)), replace(ROUTER, port="1234")):
+        named = queue("a", location)
+        assert await store.associate(owner.token_id, named, NOW) is Associated.KNOWN
+        assert await store.associate(thief.token_id, named, NOW) is Associated.TAKEN
+        assert not await store.dissociate(thief.token_id, named, LATER)
+    used = await store.used_router(ROUTER)
+    assert used is not None
+    assert used.associated_count == 1
+    assert await store.dissociate(owner.token_id, named, LATER)
+    assert await store.subscription_of(queue("a")) is None
+    assert await store.associate(owner.token_id, queue("a"), NOW) is Associated.REMOVED
 
 
 async def test_one_id_at_two_routers_is_refused(store: NtfStore) -> None:

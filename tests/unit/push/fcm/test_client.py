@@ -96,6 +96,19 @@ async def test_refused_token_is_renewed_once_for_all_pushes(stage: FcmStage) -> 
     assert stage.fcm.token_requests == ["token", "token"]
 
 
+async def test_a_refusal_of_a_former_token_does_not_end_the_present_one(stage: FcmStage) -> None:
+    assert await stage.push() == Accepted()
+    late = REGISTRATION + b"late"
+    stage.fcm.behave(Hold(), device_token=late)
+    waiting = asyncio.create_task(stage.push(token=late))
+    await until(lambda: len(stage.fcm.requests) == 2)
+    stage.fcm.revoke_tokens()
+    assert await stage.push() == Accepted()
+    stage.fcm.release(Respond(401), device_token=late)
+    assert await waiting == Accepted()
+    assert stage.fcm.token_requests == ["token", "token"]
+
+
 async def test_push_that_is_refused_twice_waits(stage: FcmStage) -> None:
     stage.fcm.behave(Respond(401), times=None)
     assert await stage.push() == RetryLater("UNAUTHENTICATED", RetryScope.PROVIDER, 60.0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tocsin.protocol.ntf.statuses import InvalidReason
-from tocsin.push.fake.fcm_checks import error_body
+from tocsin.push.fake.fcm_checks import WRONG_TOKEN, error_body
 from tocsin.push.fcm.outcome import fcm_outcome
 from tocsin.push.http2.streams import Http2Answer
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
@@ -54,9 +54,26 @@ def test_wrong_token_is_told_from_a_wrong_payload() -> None:
     assert answered(400, body) == PushRefused("INVALID_ARGUMENT")
 
 
+def test_wrong_token_is_known_by_googles_words_if_no_field_is_named() -> None:
+    """Google's answer since 2021 (github.com/firebase/firebase-admin-java, issue 1064)."""
+    for words in (WRONG_TOKEN, f"{WRONG_TOKEN}."):
+        body = error_body(400, "INVALID_ARGUMENT", message=words)
+        assert answered(400, body) == TokenInvalid(InvalidReason.BAD)
+    for words, field in (("Request contains an invalid argument.", None), (WRONG_TOKEN, "message.data")):
+        body = error_body(400, "INVALID_ARGUMENT", message=words, field=field)
+        assert answered(400, body) == PushRefused("INVALID_ARGUMENT")
+
+
 def test_quota_of_a_device_delays_that_device_only() -> None:
-    for subject, scope in (("device:abc", TOKEN), ("project:1", PROVIDER)):
-        body = error_body(429, "QUOTA_EXCEEDED", subject=subject)
+    """Google documents neither subjects nor texts, so the word decides."""
+    for violation, scope in (
+        ({"subject": "device:abc"}, TOKEN),
+        ({"subject": "QUOTA_EXCEEDED", "description": "Device message quota exceeded."}, TOKEN),
+        ({"subject": "project:1"}, PROVIDER),
+        ({"subject": "project:1", "description": "Quota of all devices exceeded"}, PROVIDER),
+        ({}, PROVIDER),
+    ):
+        body = error_body(429, "QUOTA_EXCEEDED", violation=violation)
         assert answered(429, body, b"30") == RetryLater("QUOTA_EXCEEDED", scope, 30.0)
 
 
@@ -81,6 +98,7 @@ def test_any_answer_has_an_outcome(status: int, body: bytes) -> None:
         b"[]",
         b'{"error":[]}',
         b'{"error":{"details":7}}',
+        b'{"error":{"message":7}}',
         b'{"error":{"details":[7,{"errorCode":7},{"fieldViolations":7},{"fieldViolations":[7]}]}}',
         b"[" * 100_000,
     ],

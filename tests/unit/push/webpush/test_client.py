@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from tests.doubles.smp_harness import until
 from tests.doubles.web_push_service import (
@@ -26,6 +21,7 @@ from tests.doubles.web_push_service import (
     Raw,
     WebPushPhone,
     WebPushService,
+    signed_claims,
 )
 from tests.unit.push.webpush.stage import (
     CHECK,
@@ -110,29 +106,12 @@ async def test_the_service_learns_who_sends_and_how_urgent_it_is(stage: WebPushS
     assert (first.headers["urgency"], second.headers["urgency"]) == ("high", "normal")
     assert first.headers["ttl"] == "60"
     assert first.headers["content-encoding"] == "aes128gcm"
-    claims = signed_claims(first.headers["authorization"])
+    public, claims = signed_claims(first.headers["authorization"])
+    assert public == KEY.public
     assert claims["aud"] == f"https://push.test:{stage.service.port}"
     assert claims["sub"] == "mailto:op@example.com"
     assert NOW < claims["exp"] <= NOW + 86_400
     assert second.headers["authorization"] == first.headers["authorization"]  # made once
-
-
-def signed_claims(authorization: str) -> Any:
-    """Raises if the signature is not by the key that the header names."""
-    scheme, _, rest = authorization.partition(" ")
-    fields = dict(each.strip().split("=", 1) for each in rest.split(","))
-    signed, _, signature = fields["t"].rpartition(".")
-    raw = unpadded(signature)
-    der = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
-    public = unpadded(fields["k"])
-    assert (scheme, public) == ("vapid", KEY.public)
-    key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public)
-    key.verify(der, signed.encode(), ec.ECDSA(hashes.SHA256()))
-    return json.loads(unpadded(signed.split(".")[1]))
-
-
-def unpadded(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 async def test_the_authorization_is_made_anew_after_hours(service: WebPushService) -> None:

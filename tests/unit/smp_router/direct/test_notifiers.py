@@ -632,6 +632,16 @@ async def test_too_many_packets_are_refused_and_change_nothing() -> None:
         assert router.running.state.counters.packets_over_limit == 3
 
 
+async def test_another_packet_for_an_associated_queue_needs_room() -> None:
+    async with both_routers(settings=direct_settings(max_packets=1)) as (forwardee, router, client):
+        queue = await client.new_queue()
+        assert (await Wish(forwardee.location).associate(client, queue))[1] is PacketFate.ACCEPTED
+        assert (await Wish(NOWHERE).associate(client, await client.new_queue()))[1] is PacketFate.PENDING
+        assert await send_again(client, queue, some_packet()) == QUOTA
+        assert router.store.direct.packet_count() == 1
+        assert await send_again(client, queue) == PacketStatus(PacketFate.ACCEPTED), "nothing has changed"
+
+
 async def test_a_queue_is_deleted_also_if_there_is_no_room_for_the_packet() -> None:
     async with both_routers(settings=direct_settings(max_packets=1)) as (forwardee, router, client):
         queue = await client.new_queue()

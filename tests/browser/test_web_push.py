@@ -123,6 +123,10 @@ def test_a_service_worker_reads_the_json_of_every_push(tab: Tab, origin: str) ->
     devtools.send("ServiceWorker.enable")
     assert tab.evaluate("working()")
     tab.until("navigator.serviceWorker.controller")
+    for _ in range(100):  # events of DevTools are read while the page is asked
+        if found:
+            break
+        tab.until("navigator.serviceWorker.controller")
     address = WebPushAddress(receiver_of(tab), "push.example.org", 443, "/up", WebPushForm.REFERENCE)
     pushes: list[Push] = [
         *(sized(push, WebPushForm.REFERENCE) for push in (MESSAGES, VERIFICATION)),

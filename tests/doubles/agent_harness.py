@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.doubles.kept_ports import KeptPort
 from tests.doubles.ntf_harness import TEST_PROVIDER, NtfHarness, ntf_router
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import PATIENCE, START, SmpHarness
@@ -222,13 +223,19 @@ class NtfPlace:
     store: NtfMemoryStore = field(default_factory=NtfMemoryStore)
     provider: RecordingProvider = field(default_factory=RecordingProvider)
     location: RouterLocation | None = None
+    _kept: KeptPort = field(default_factory=KeptPort)
 
     @asynccontextmanager
     async def running(self, **changes: Any) -> AsyncIterator[NtfHarness]:
         port = 0 if self.location is None else int(self.location.port)
-        async with ntf_router(self.store, provider=self.provider, ports=(port,), **changes) as ntf:
-            self.location = ntf.location
-            yield ntf
+        try:
+            async with ntf_router(self.store, provider=self.provider, ports=(port,), **changes) as ntf:
+                self.location = ntf.location
+                self._kept.release()
+                yield ntf
+        finally:
+            if self.location is not None:
+                self._kept.keep(int(self.location.port))
 
     @property
     def known(self) -> RouterLocation:

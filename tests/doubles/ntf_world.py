@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tests.doubles.kept_ports import KeptPort
 from tests.doubles.ntf_harness import (
     TEST_PROVIDER,
     Device,
@@ -175,13 +176,18 @@ class SmpPlace:
 
     store: SmpMemoryStore = field(default_factory=SmpMemoryStore)
     port: int = 0
+    _kept: KeptPort = field(default_factory=KeptPort)
 
     @asynccontextmanager
     async def running(self, **changes: Any) -> AsyncIterator[SmpHarness]:
         defaults: dict[str, Any] = {"message_quota": 100, "drain_seconds": 0.1}
-        async with smp_router(self.store, ports=(self.port,), **{**defaults, **changes}) as smp:
-            self.port = smp.running.ports[0]
-            yield smp
+        try:
+            async with smp_router(self.store, ports=(self.port,), **{**defaults, **changes}) as smp:
+                self.port = smp.running.ports[0]
+                self._kept.release()
+                yield smp
+        finally:
+            self._kept.keep(self.port)
 
 
 async def reconnected(device: Device, ntf: NtfHarness, version: int = 3) -> Device:

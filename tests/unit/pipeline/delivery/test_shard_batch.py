@@ -32,6 +32,7 @@ from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_noti
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.push.provider import (
+    Accepted,
     Provider,
     PushOutcome,
     PushRefused,
@@ -216,6 +217,7 @@ class Scripted(RecordingProvider):
 
 
 OUTCOMES = [
+    Accepted(),
     RetryLater("429", RetryScope.TOKEN),
     RetryLater("503", RetryScope.PROVIDER),
     RetryLater("429", RetryScope.TOKEN, after=0.01),

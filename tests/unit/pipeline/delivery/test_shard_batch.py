@@ -314,7 +314,10 @@ async def delivered(engine: Engine, provider: RecordingProvider, tokens: list[Dr
                         engine.delivery.notify(result.token_id, result.provider)
         await others_have_outcomes(engine, others)
         accounting = await engine.settled()
-        await invalid_ones_are_stored(engine)  # or what comes next may still be taken
+        await statuses_are_stored(engine)  # or what comes next may still be taken
+        for owner, each in zip(owners, tokens, strict=True):
+            if each.steps[step : step + 1] == [VERIFY]:  # the device returns the code
+                await engine.store.activate_token(owner.token_id, owner.code)
     told: dict[bytes, list[tuple[str, Urgency, Any]]] = {}
     for push in provider.sent:
         message = parse_push_json(push.payload)
@@ -340,9 +343,9 @@ async def others_have_outcomes(engine: Engine, wanted: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def invalid_ones_are_stored(engine: Engine) -> None:
+async def statuses_are_stored(engine: Engine) -> None:
     async with asyncio.timeout(20):
-        while engine.delivery._outcomes._invalid:  # noqa: ASYNC110 - nobody tells
+        while engine.delivery._outcomes._invalid or engine.delivery._outcomes._confirmed:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
 
 

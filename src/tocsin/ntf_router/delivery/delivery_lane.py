@@ -102,8 +102,6 @@ class DeliveryLane:
         """Tokens that were in the store otherwise when they were read: an outcome of the job has changed them since."""
         self._backing_off: set[bytes] = set()
         """Tokens in flight that the job has given back, to be handed over again later."""
-        self._held: set[bytes] = set()
-        """Tokens to push to from here when the job's last outcomes are in the store."""
         self._on_trial = False
         """The job could not reach the provider, and has not since: few tokens are handed over at a time."""
         self._attempts: dict[bytes, int] = {}
@@ -286,7 +284,7 @@ class DeliveryLane:
             return True
         if job.holds(token_id) and pushing is None:
             del self._in_flight[token_id]
-            self._held.add(token_id)
+            self._engines.hold(token_id, self.add)
             return True
         return False
 
@@ -340,7 +338,7 @@ class DeliveryLane:
         self._backing_off.add(token_id)
         for waiting in (self._tokens, self._for_job):
             waiting.pop(token_id, None)
-        self._held.discard(token_id)
+        self._engines.forget_held(token_id)
         self._in_flight[token_id] = True
         if answer.pushed:
             self._try_again(token_id, answer.attempt, outcome)
@@ -360,13 +358,12 @@ class DeliveryLane:
         if ended:
             job.release_token(token_id)
         self._stale.add(token_id)
-        if token_id in self._held and not job.holds(token_id):
-            self._held.discard(token_id)
-            self.add(token_id)
+        if not job.holds(token_id):
+            self._engines.let_go(token_id)
 
     def taken_back(self, token_id: bytes) -> None:
         """Push to the token from here: the job is away."""
-        self._held.discard(token_id)
+        self._engines.forget_held(token_id)
         self.add(token_id)
 
     def _answered(

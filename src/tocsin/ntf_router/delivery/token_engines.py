@@ -53,6 +53,11 @@ class TokenEngines:
         self._now = now
         self._slow_until = dict.fromkeys(settings.push_services, 0.0)
         """The Web Push services of the job, and until when this router pushes to them."""
+        self._held: dict[bytes, Callable[[bytes], None]] = {}
+        """Tokens to push to from here when the job's last outcomes are in the store, and who pushes then.
+
+        All lanes share them: the job may have rows of a device token of another provider.
+        """
         share = settings.share if settings.engine is DeliveryEngine.BOTH else 1.0
         self._limit = round(share * _SHARES)
         self._file = file
@@ -86,8 +91,22 @@ class TokenEngines:
         until = self._slow_until.get(_service_of(token))
         return job if until is not None and self._now() >= until else None
 
+    def hold(self, token_id: bytes, push: Callable[[bytes], None]) -> None:
+        """Call `push` when the job has nothing of the token any more (`let_go`)."""
+        self._held[token_id] = push
+
+    def let_go(self, token_id: bytes) -> None:
+        """Push to a token that was held."""
+        push = self._held.pop(token_id, None)
+        if push is not None:
+            push(token_id)
+
+    def forget_held(self, token_id: bytes) -> None:
+        """Somebody else pushes to it."""
+        self._held.pop(token_id, None)
+
     def did_not_push(self, token: TokenRecord) -> None:
-        """The job had no answer in time: if it is from a Web Push service, this router pushes to it for a while."""
+        """The job cannot push to the token in time. If it has a Web Push service, this router pushes for a while."""
         if (
             token.device_token.provider is PushProvider.WEBPUSH
             and (service := _service_of(token)) in self._slow_until

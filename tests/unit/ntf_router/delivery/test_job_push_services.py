@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.doubles.delivery_engines import Engine, JobInProcess, Meeting, running_engine, working
+from tests.doubles.delivery_engines import PROVIDER, Engine, JobInProcess, Meeting, running_engine, working
 from tests.doubles.push_provider import RecordingProvider
 from tests.doubles.smp_harness import until
-from tests.unit.ntf_router.store.samples import received, token
+from tests.unit.ntf_router.store.samples import ROUTER, received, token
 from tocsin.crypto.web_push import WebPushSecret
 from tocsin.ntf_router.delivery import token_engines
 from tocsin.ntf_router.delivery.outcome_rows import NOT_SERVED
 from tocsin.ntf_router.delivery.token_engines import SLOW_SECONDS, TokenEngines
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
+from tocsin.ntf_router.store.records import Recorded
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
+from tocsin.push.provider import Provider
 
 WEBPUSH = PushProvider.WEBPUSH
 RECEIVER = WebPushSecret(bytes(range(48))).receiver
@@ -143,3 +145,28 @@ def test_a_service_that_was_slow_gets_another_chance_later(meeting: Meeting) -> 
     engines.did_not_push(apns)
     assert engines.job_for(apns) is job
     assert token_engines.SLOW_SECONDS > 60
+
+
+async def test_a_device_that_changes_to_web_push_waits_for_the_job_and_no_longer(meeting: Meeting) -> None:
+    """The job has a notification for its old token. What came since is pushed when the job has answered."""
+    provider, job = RecordingProvider(), JobInProcess(meeting)
+    both: dict[PushProvider, Provider] = {PROVIDER: provider, WEBPUSH: provider}
+    way = meeting.opened()
+    async with running_engine(both, way) as engine:
+        owner = await engine.token("t", "old", "new")
+        await engine.receive(received("old", 1, 1.0))
+        await until(lambda: len(meeting.handed_over()) == 1)
+        moved = device(*OTHERS[0])
+        await engine.store.replace_token(owner.token_id, moved, b"code", 1_700_000_001)
+        await engine.store.activate_token(owner.token_id, b"code")
+        [result] = await engine.store.add_notifications(ROUTER, [received("new", 2, 2.0)])
+        assert isinstance(result, Recorded)
+        engine.delivery.notify(owner.token_id, WEBPUSH)
+        await until(lambda: engine.delivery.waiting == 0)
+        await provider.nothing(moved.token)
+        async with working(meeting, job):
+            assert (await engine.settled()).accepted == 2
+    assert [each.device_token for each in (*job.provider.sent, *provider.sent)] == [
+        owner.device_token.token,
+        moved.token,
+    ]

@@ -33,6 +33,8 @@ FASTER = 60
 RETRIES: dict[str, Any] = {"retry_initial": 2.0 / FASTER, "retry_maximum": 300.0 / FASTER}
 PATIENCE = 60.0 + TOKENS / 200
 AT_ONCE = 1_000
+MOST_STATE_BYTES = 8 << 20
+"""Of two shards, with several versions of their state in the memory of Spark."""
 
 
 class Job:
@@ -110,18 +112,20 @@ async def test_an_outage_of_the_provider_fills_neither_state_nor_memory(kind: st
             for first in range(0, TOKENS, AT_ONCE):
                 names = range(first, min(first + AT_ONCE, TOKENS))
                 await engine.receive(*(received(f"q{number}", number) for number in names))
-            highest = await outage(job, handover, apns)
+            most = await outage(job, handover, apns)
             after = memory_of(os.getpid()), job.memory
             accounting = await engine.store.accounting()
             assert accounting.pending == TOKENS
             assert not apns.pushes
             tried = engine.counters.pushes_retried
-            assert highest["waiting"] <= 1_000 * 2  # what a shard keeps, for two of them
-            assert highest["given"] <= 32_768
+            assert most["overloaded"]["waiting"] == most["gone"]["waiting"] == 0
+            assert 0 < most["refusing"]["waiting"] <= 1_000 * 2  # what a shard keeps, for two of them
+            assert all(each["state_bytes"] <= MOST_STATE_BYTES for each in most.values())
+            assert all(each["given"] <= 32_768 for each in most.values())
             assert not handover.away
             grown = [now - then for now, then in zip(after, before, strict=True)]
             print(
-                f"{kind}: {TOKENS:,} tokens, {SECONDS:.0f} s; most: {highest}; attempts that failed {tried:,}; "
+                f"{kind}: {TOKENS:,} tokens, {SECONDS:.0f} s; most: {most}; attempts that failed {tried:,}; "
                 f"grown by {grown[0] / 2**20:.0f} MiB (router, provider and test) and {grown[1] / 2**20:.0f} MiB "
                 f"(job, of {after[1] / 2**20:.0f})"
             )
@@ -129,22 +133,34 @@ async def test_an_outage_of_the_provider_fills_neither_state_nor_memory(kind: st
             await recovered(engine, apns)
 
 
-async def outage(job: Job, handover: HandOver, apns: FakeApns) -> dict[str, int]:
-    """In the second half nobody listens. Returns the highest figures."""
-    highest = {"waiting": 0, "state_bytes": 0, "state_rows": 0, "given": 0}
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    is_refusing = False
-    while (passed := loop.time() - began) < SECONDS:
-        if passed > SECONDS / 2 and not is_refusing:
-            is_refusing = True
-            apns.refuse_connections()
-            apns.close_connections()
-        figures = {**job.figures, "given": handover.waiting}
-        highest = {name: max(value, int(figures.get(name, 0))) for name, value in highest.items()}
-        await asyncio.sleep(0.2)
+async def outage(job: Job, handover: HandOver, apns: FakeApns) -> dict[str, dict[str, int]]:
+    """The provider is overloaded, then nobody listens, then it refuses each device for a while.
+
+    Returns the highest figures of each part.
+    """
+    found = {"overloaded": await highest(job, handover)}
+    apns.refuse_connections()
+    apns.close_connections()
+    found["gone"] = await highest(job, handover)
+    apns.behave(Respond(429, "TooManyRequests"), times=None)
     await apns.listen()
-    return highest
+    async with asyncio.timeout(PATIENCE):
+        while not job.figures["waiting"]:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.05)
+    found["refusing"] = await highest(job, handover)
+    return found
+
+
+async def highest(job: Job, handover: HandOver) -> dict[str, int]:
+    """For a third of the outage."""
+    found = {"waiting": 0, "state_bytes": 0, "state_rows": 0, "given": 0}
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + SECONDS / 3
+    while loop.time() < ends:
+        figures = {**job.figures, "given": handover.waiting}
+        found = {name: max(value, int(figures.get(name, 0))) for name, value in found.items()}
+        await asyncio.sleep(0.2)
+    return found
 
 
 async def recovered(engine: Engine, apns: FakeApns) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tests.doubles.push_provider import PATIENCE, RecordingProvider
 from tests.unit.ntf_router.store.samples import ROUTER, device_token, filled
@@ -30,7 +30,7 @@ from tocsin.ntf_router.store.records import Accounting, ReceivedNotification, Re
 from tocsin.operate.clock import SystemClock
 from tocsin.operate.randomness import SystemRandomness
 from tocsin.pipeline.delivery.shard_batch import RouterRow, ShardBatch
-from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.push.provider import Provider, PushOutcome
 
 SETTINGS = DeliverySettings(retry_initial=0.02, retry_maximum=0.1)
@@ -43,8 +43,8 @@ class Engine:
     delivery: PushDelivery
     counters: NtfCounters
 
-    async def token(self, name: str, *queues: str) -> TokenRecord:
-        return await filled(self.store, name, *queues, device=device_token(name, PROVIDER))
+    async def token(self, name: str, *queues: str, device: DeviceToken | None = None) -> TokenRecord:
+        return await filled(self.store, name, *queues, device=device or device_token(name, PROVIDER))
 
     async def receive(self, *notifications: ReceivedNotification) -> None:
         """Stores all notifications before the delivery starts with any."""
@@ -67,11 +67,11 @@ async def running_engine(
     providers: Mapping[PushProvider, Provider],
     job: HandOver | None = None,
     store: NtfMemoryStore | None = None,
-    **changes: float,
+    **changes: Any,
 ) -> AsyncIterator[Engine]:
     """The inline engine, unless there is a job."""
     store, counters = store or NtfMemoryStore(), NtfCounters()
-    settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]  # tests know which are times
+    settings = replace(SETTINGS, **changes)
     async with PushDelivery(
         store, providers, settings, counters, SystemClock(), SystemRandomness(), NoEvents(), job
     ) as delivery:
@@ -139,6 +139,7 @@ class JobInProcess:
         self.meeting = meeting
         self.provider = RecordingProvider()
         self.provider.answers.extend(outcomes)
+        self.patience = PATIENCE
         self.state = b""
         self.due_at: float | None = None
         self.answers: list[OutcomeRow] = []
@@ -152,7 +153,7 @@ class JobInProcess:
         self.sizes.append(len(rows))
         batch.take(RouterRow("", number, row) for number, row in enumerate(rows))
         providers = dict.fromkeys(PushProvider, self.provider)
-        asyncio.run(batch.push(providers, PATIENCE))
+        asyncio.run(batch.push(providers, self.patience))
         self.state, self.due_at = batch.state, batch.due_at
         answers = [answer for _, answer in batch.answers]
         self.answers += answers

@@ -16,9 +16,10 @@ from tocsin.ntf_router.delivery.channels.addresses import TLS, scheme_of, tls_pl
 from tocsin.ntf_router.delivery.channels.handover_key import handover_keys, job_key
 from tocsin.ntf_router.delivery.channels.places import RouterPlace
 from tocsin.ntf_router.delivery.channels.pull_client import PulledRouter
-from tocsin.ntf_router.delivery.providers import served_settings
+from tocsin.ntf_router.delivery.providers import existing_vapid_key, served_settings
 from tocsin.ntf_router.settings.files import credentials_of
 from tocsin.ntf_router.settings.settings import NtfSettings
+from tocsin.push.settings import WebPushSettings
 from tocsin.wire.base64url import encode_base64url
 
 NAME = "deliver"
@@ -92,8 +93,24 @@ def run(options: argparse.Namespace) -> int:
     from tocsin.pipeline.jobs.deliver import run_deliver
 
     keys = {each.name: each.keys_folder for each in routers}
-    operator = ShardOperator(keys, settings.apns, settings.fcm, settings.delivery, options.patience)
+    operator = ShardOperator(
+        keys,
+        settings.apns,
+        settings.fcm,
+        settings.delivery,
+        options.patience,
+        _web_push(settings),
+        public_only=not settings.subscriber.allow_private_hosts,
+    )
     return run_deliver(job, routers, operator, interval=options.interval, shards=options.shards)
+
+
+def _web_push(settings: NtfSettings) -> WebPushSettings | None:
+    """Return the settings of Web Push if the job pushes to some of its services. Raises ConfigError without its key."""
+    if not settings.webpush.enabled or not settings.delivery.push_services:
+        return None
+    existing_vapid_key(settings.webpush)
+    return settings.webpush
 
 
 def _own_place(settings: NtfSettings) -> list[str]:

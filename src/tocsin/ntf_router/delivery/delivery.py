@@ -39,11 +39,6 @@ from tocsin.push.provider import Provider, PushRequest
 RECOVERY_PAGE = 10_000
 RESTART_SECONDS = 1.0
 """Pause after an unexpected failure."""
-_PUSHED_HERE = frozenset({PushProvider.WEBPUSH})
-"""Providers whose pushes never go to a job.
-
-Devices name the hosts of Web Push, and a batch of the job waits for the slowest answer: one host could delay everybody.
-"""
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +65,6 @@ class PushDelivery:
         self._outcomes = OutcomeRecorder(store, events, clock)
         self.job = job
         self.engines = TokenEngines(settings, job, settings.choices)
-        here = TokenEngines(settings, None)
         self.lanes = {
             name: DeliveryLane(
                 name,
@@ -79,7 +73,7 @@ class PushDelivery:
                 self._outcomes,
                 randomness,
                 self.notify,
-                here if name in _PUSHED_HERE else self.engines,
+                self.engines,
                 settings=settings,
                 counters=counters,
             )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -21,7 +21,7 @@ from tocsin.errors import StoreError
 from tocsin.ntf_router.delivery.control_pushes import ControlPush, ControlPushes
 from tocsin.ntf_router.delivery.handover import HandOver, JobAnswer
 from tocsin.ntf_router.delivery.handover_rows import RowKind
-from tocsin.ntf_router.delivery.outcome_rows import TOO_LARGE
+from tocsin.ntf_router.delivery.outcome_rows import JOB_FAILURES, TOO_LARGE
 from tocsin.ntf_router.delivery.outcomes import OutcomeRecorder
 from tocsin.ntf_router.delivery.pushes import SPARK, NotificationPush, choose_notifications, message_request
 from tocsin.ntf_router.delivery.retry_schedule import RetrySchedule
@@ -56,6 +56,7 @@ TRIAL: Final = 32
 """Tokens that are handed over at a time while the job cannot reach the provider. Each would come back otherwise."""
 CONTROL_SHARE: Final = 4
 """Control pushes get one of so many places while message pushes wait."""
+_WEB_PUSH: Final = PushProvider.WEBPUSH
 
 logger = logging.getLogger(__name__)
 
@@ -101,8 +102,6 @@ class DeliveryLane:
         """Tokens that were in the store otherwise when they were read: an outcome of the job has changed them since."""
         self._backing_off: set[bytes] = set()
         """Tokens in flight that the job has given back, to be handed over again later."""
-        self._held: set[bytes] = set()
-        """Tokens to push to from here when the job's last outcomes are in the store."""
         self._on_trial = False
         """The job could not reach the provider, and has not since: few tokens are handed over at a time."""
         self._attempts: dict[bytes, int] = {}
@@ -142,8 +141,9 @@ class DeliveryLane:
             self._awake.set()
 
     def _queue(self, token_id: bytes) -> None:
-        tokens = self._tokens if self._engines.job_of(token_id) is None else self._for_job
-        tokens[token_id] = None
+        # The job pushes to some Web Push services only. Which one a token has is known when it is read.
+        by_job = self._name is not _WEB_PUSH and self._engines.job_of(token_id) is not None
+        (self._for_job if by_job else self._tokens)[token_id] = None
 
     def _job_changed(self) -> None:
         """Continue: the job has room again, is away, or is back."""
@@ -200,6 +200,7 @@ class DeliveryLane:
         for token_id in batch:
             self._in_flight[token_id] = False
         self._stale.clear()
+        with_room = frozenset(handed)
         try:
             dues = await self._store.due_pushes(batch)
         except BaseException:
@@ -210,7 +211,7 @@ class DeliveryLane:
         sent: list[NotificationPush] = []
         for due in dues:
             try:
-                if (push := self._send_messages(due)) is not None:
+                if (push := self._send_messages(due, with_room)) is not None:
                     sent.append(push)
             except Exception:
                 # A token with a damaged record must not hold up the others of its batch.
@@ -235,8 +236,11 @@ class DeliveryLane:
         self._unshared %= CONTROL_SHARE
         return max(share, unneeded, 0)
 
-    def _send_messages(self, due: DuePush) -> NotificationPush | None:
-        """Send the next push to a token, and return it. Returns None if nothing was sent."""
+    def _send_messages(self, due: DuePush, with_room: Collection[bytes]) -> NotificationPush | None:
+        """Send the next push to a token, and return it. Returns None if nothing was sent.
+
+        `with_room`: the tokens for which the job has room.
+        """
         token = due.token
         token_id = token.token_id
         if token.device_token.provider is not self._name:
@@ -244,9 +248,14 @@ class DeliveryLane:
             del self._in_flight[token_id]
             self._reroute(token_id, token.device_token.provider)
             return None
-        if self._waits_for_job(token_id):
+        job = self._engines.job_for(token)
+        if self._waits_for_job(token_id, job):
             return None
-        if (job := self._engines.job_of(token_id)) is not None:
+        if job is not None:
+            if token_id not in with_room and (self._on_trial or not job.room):
+                del self._in_flight[token_id]
+                self._for_job[token_id] = None
+                return None
             job.give(due, self._attempts.get(token_id, 0), self._settings.notification_ttl, self)
             self._finish(token_id)
             return None
@@ -261,8 +270,11 @@ class DeliveryLane:
         self.provider.submit(request, partial(self._answered, push, self._loop.time()))
         return push
 
-    def _waits_for_job(self, token_id: bytes) -> bool:
-        """Whether an outcome of the job keeps a token that was just read from being pushed now."""
+    def _waits_for_job(self, token_id: bytes, pushing: HandOver | None) -> bool:
+        """Whether an outcome of the job keeps a token that was just read from being pushed now.
+
+        `pushing` is the job if it is to push to the token.
+        """
         job = self._engines.handover
         if job is None:
             return False
@@ -270,18 +282,27 @@ class DeliveryLane:
             if token_id not in self._backing_off:
                 self._again(token_id)
             return True
-        if job.holds(token_id) and self._engines.job_of(token_id) is None:
+        if job.holds(token_id) and pushing is None:
             del self._in_flight[token_id]
-            self._held.add(token_id)
+            self._engines.hold(token_id, self.add)
             return True
         return False
 
     def _submit_control(self, push: ControlPush, answered: Callable[[PushOutcome], None]) -> None:
-        if (job := self._engines.job_of(push.token.token_id)) is None:
+        if (job := self._engines.job_for(push.token)) is None:
             self.provider.submit(push.request, answered)
             return
         kind = RowKind.PERIODIC if push.periodic else RowKind.VERIFICATION
-        job.give_control(kind, self._name, push.request, answered)
+        job.give_control(
+            kind, self._name, push.request, partial(self._control_answered, push.token, answered)
+        )
+
+    def _control_answered(
+        self, token: TokenRecord, answered: Callable[[PushOutcome], None], outcome: PushOutcome
+    ) -> None:
+        if outcome in JOB_FAILURES:
+            self._engines.did_not_push(token)
+        answered(outcome)
 
     def job_answered(self, answer: JobAnswer) -> None:
         """Continue as if this lane had pushed it. The attempt is reported only now, when it is known."""
@@ -308,6 +329,8 @@ class DeliveryLane:
     def _given_back(self, job: HandOver, answer: JobAnswer, outcome: RetryLater) -> None:
         """Hand the token over again after a delay."""
         token_id = answer.token.token_id
+        if outcome in JOB_FAILURES:
+            self._engines.did_not_push(answer.token)
         self._on_trial |= outcome.scope is RetryScope.PROVIDER
         job.release(answer.ids)
         job.release_token(token_id)
@@ -315,7 +338,7 @@ class DeliveryLane:
         self._backing_off.add(token_id)
         for waiting in (self._tokens, self._for_job):
             waiting.pop(token_id, None)
-        self._held.discard(token_id)
+        self._engines.forget_held(token_id)
         self._in_flight[token_id] = True
         if answer.pushed:
             self._try_again(token_id, answer.attempt, outcome)
@@ -335,13 +358,12 @@ class DeliveryLane:
         if ended:
             job.release_token(token_id)
         self._stale.add(token_id)
-        if token_id in self._held and not job.holds(token_id):
-            self._held.discard(token_id)
-            self.add(token_id)
+        if not job.holds(token_id):
+            self._engines.let_go(token_id)
 
     def taken_back(self, token_id: bytes) -> None:
         """Push to the token from here: the job is away."""
-        self._held.discard(token_id)
+        self._engines.forget_held(token_id)
         self.add(token_id)
 
     def _answered(

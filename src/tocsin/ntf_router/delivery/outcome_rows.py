@@ -25,6 +25,12 @@ SUPERSEDED_WORD: Final = "superseded"
 """The job has a newer notification of the queue."""
 BEGUN_WORD: Final = "begun"
 """The answer to a row that begins an epoch."""
+NOT_SERVED: Final = RetryLater("not_served", RetryScope.PROVIDER)
+"""The job has no settings of the provider."""
+TOO_SLOW: Final = RetryLater("timeout", RetryScope.TOKEN)
+"""The provider did not answer within the patience of the batch."""
+JOB_FAILURES: Final = (NOT_SERVED, TOO_SLOW)
+"""The router might do better."""
 
 
 class OutcomeRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

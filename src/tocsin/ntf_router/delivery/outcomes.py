@@ -84,11 +84,18 @@ class OutcomeRecorder:
                 await pause_after("writing outcomes of pushes", error)
 
     async def flush(self) -> None:
-        """Write everything that is known now. Raises `StoreError`, and keeps what was not written."""
+        """Write everything that is known now. Raises `StoreError`, and keeps what was not written.
+
+        Outcomes come first: what is pending fails with its token, also what was accepted just before.
+        """
         settled, then = self._settled, self._then
+        invalid = len(self._invalid)
         self._settled, self._then = [], []
         try:
-            while self._invalid:
+            if settled:
+                await self._store.settle(settled, self._events.settled)
+                settled = []
+            for _ in range(invalid):
                 token, status = self._invalid[0]
                 # A write that failed may have been done. A device that registered again since stays registered.
                 now = await self._store.token(token.token_id)
@@ -107,8 +114,6 @@ class OutcomeRecorder:
                 del self._periodic[at][: len(sent)]
                 if not self._periodic[at]:
                     del self._periodic[at]
-            if settled:
-                await self._store.settle(settled, self._events.settled)
         except BaseException:
             self._settled, self._then = settled + self._settled, then + self._then
             raise

@@ -105,6 +105,17 @@ def vapid_key(webpush: WebPushSettings) -> VapidKey | None:
         raise ConfigError(f"webpush_key_file {path}: {error}") from error
 
 
+def existing_vapid_key(webpush: WebPushSettings) -> VapidKey:
+    """Return the VAPID key of a router, for a process that must not create another one. Raises ConfigError."""
+    key = vapid_key(webpush)
+    if key is None:
+        raise ConfigError(
+            f"no webpush_key_file {webpush.key_file}: the router creates it at its first start; copy it to the same "
+            "path on each machine of the job"
+        )
+    return key
+
+
 def required_vapid_key(webpush: WebPushSettings) -> VapidKey:
     """Return the VAPID key of Web Push, which is on, and create it if it does not exist. Raises ConfigError."""
     return vapid_key(webpush) or _new_vapid_key(webpush)

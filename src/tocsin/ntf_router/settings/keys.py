@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from tocsin.errors import ConfigError
+from tocsin.errors import ConfigError, DecodeError
 from tocsin.ntf_router.delivery.channels.addresses import check_address
 from tocsin.ntf_router.settings.settings import (
     HIGHEST_SMP_VERSION,
@@ -43,6 +43,7 @@ from tocsin.operate.settings.setting_values import (
     or_off,
     whole_number,
 )
+from tocsin.protocol.ntf.web_push_tokens import parse_push_service
 
 
 class NtfSettingKey(SettingKey):
@@ -262,6 +263,18 @@ def _read_contact(text: str) -> str:
     return text
 
 
+def _read_push_services(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(map(parse_push_service, text.split()))
+    except DecodeError as error:
+        raise ValueError from error
+
+
+_PUSH_SERVICES: Final = ValueKind(
+    "host names with spaces between them, each with :port if it is not 443",
+    _read_push_services,
+    write=" ".join,
+)
 _CONTACT: Final = ValueKind("an address like mailto:you@example.com or https://example.com", _read_contact)
 
 _PUSHES: Final = (
@@ -346,6 +359,13 @@ _PUSHES: Final = (
         duration(),
         "The router pushes by itself what that job has not answered within this many seconds, until the job is back.",
         "delivery.patience",
+    ),
+    _own(
+        "delivery_push_services",
+        _PUSH_SERVICES,
+        "Web Push services to which that job pushes, by their hosts, with :port unless it is 443; to all others the "
+        "router pushes by itself. Name only services that answer quickly: a batch waits for its slowest answer.",
+        "delivery.push_services",
     ),
     _own(
         "apns_key_file",

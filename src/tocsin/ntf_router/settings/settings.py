@@ -77,6 +77,11 @@ class DeliverySettings:
     With an address, none is the key in the environment."""
     patience: float = 20.0
     """Seconds after which the router pushes by itself what the `deliver` job has not answered."""
+    push_services: tuple[str, ...] = ()
+    """Web Push services to which the job pushes, `host` or `host:port`. The router pushes to all others itself.
+
+    Devices name the services of their endpoints, and a batch of the job waits for its slowest answer, so the operator
+    says which ones it may wait for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,15 +10,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from tocsin.ntf_router.delivery.providers import opened_providers
+from tocsin.ntf_router.delivery.outcome_rows import NOT_SERVED, TOO_SLOW
+from tocsin.ntf_router.delivery.providers import existing_vapid_key, opened_providers
 from tocsin.protocol.ntf.device_tokens import PushProvider
-from tocsin.push.provider import Provider, PushOutcome, PushRequest, RetryLater, RetryScope
-from tocsin.push.settings import ApnsSettings, FcmSettings
+from tocsin.push.provider import Provider, PushOutcome, PushRequest
+from tocsin.push.settings import ApnsSettings, FcmSettings, WebPushSettings
 
 AT_ONCE: Final = 64
 """Pushes between two turns of the event loop, in which providers' answers are read."""
-NOT_SERVED: Final = RetryLater("not_served", RetryScope.PROVIDER)
-TOO_SLOW: Final = RetryLater("timeout", RetryScope.TOKEN)
 
 Push = tuple[PushProvider, PushRequest]
 
@@ -26,9 +25,19 @@ Push = tuple[PushProvider, PushRequest]
 class PushSender:
     """The providers of one configuration. Its thread ends with the process."""
 
-    def __init__(self, apns: ApnsSettings, fcm: FcmSettings | None = None) -> None:
-        """Raises ConfigError for an unusable key or certificate."""
-        self.settings = apns, fcm
+    def __init__(
+        self,
+        apns: ApnsSettings,
+        fcm: FcmSettings | None = None,
+        webpush: WebPushSettings | None = None,
+        *,
+        public_only: bool = True,
+    ) -> None:
+        """With `public_only`, Web Push services at private addresses are not dialled.
+
+        Raises ConfigError for an unusable key or certificate.
+        """
+        self.settings = apns, fcm, webpush, public_only
         self._loop = asyncio.new_event_loop()
         self._providers: Mapping[PushProvider, Provider] = {}
         opened: Future[None] = Future()
@@ -37,12 +46,17 @@ class PushSender:
 
     def _run(self, opened: Future[None]) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_until_complete(self._keep_open(opened))
+        try:
+            self._loop.run_until_complete(self._keep_open(opened))
+        finally:
+            self._loop.close()  # it could not be opened
 
     async def _keep_open(self, opened: Future[None]) -> None:
         try:
-            apns, fcm = self.settings
-            async with opened_providers(apns, fcm=fcm) as self._providers:
+            apns, fcm, webpush, public_only = self.settings
+            if webpush is not None:
+                existing_vapid_key(webpush)  # a new one would not be that of the router
+            async with opened_providers(apns, webpush, fcm, public_only=public_only) as self._providers:
                 opened.set_result(None)
                 await asyncio.Event().wait()
         except Exception as error:
@@ -142,10 +156,16 @@ _senders: Final[list[PushSender]] = []
 """The senders of this process: one, unless the settings change."""
 
 
-def sender_of(apns: ApnsSettings, fcm: FcmSettings | None = None) -> PushSender:
+def sender_of(
+    apns: ApnsSettings,
+    fcm: FcmSettings | None = None,
+    webpush: WebPushSettings | None = None,
+    *,
+    public_only: bool = True,
+) -> PushSender:
     """The process's sender for these settings, created at the first call."""
     for known in _senders:
-        if known.settings == (apns, fcm):
+        if known.settings == (apns, fcm, webpush, public_only):
             return known
-    _senders.append(PushSender(apns, fcm))
+    _senders.append(PushSender(apns, fcm, webpush, public_only=public_only))
     return _senders[-1]

@@ -18,7 +18,7 @@ import msgspec
 
 from tocsin.crypto.boxes import BoxKey
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind
-from tocsin.ntf_router.delivery.outcome_rows import BEGUN_WORD, OutcomeRow
+from tocsin.ntf_router.delivery.outcome_rows import BEGUN_WORD, NOT_SERVED, TOO_SLOW, OutcomeRow
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.pipeline.delivery.token_pushes import (
     PROVIDERS,
@@ -39,8 +39,6 @@ MANY_FAILURES: Final = 32
 """After this many failures of a provider in a row, the rest of a batch is given back."""
 CONTROL_SHARE: Final = 4
 """Control pushes get one of this many places while message pushes wait."""
-NOT_SERVED: Final = RetryLater("not_served", RetryScope.PROVIDER)
-TOO_SLOW: Final = RetryLater("timeout", RetryScope.TOKEN)
 NO_ROOM: Final = RetryLater("no_room", RetryScope.PROVIDER)
 
 
@@ -198,8 +196,7 @@ class _ProviderQueue:
         """The time is over."""
         in_flight, self._in_flight = self._in_flight, set()
         for push in in_flight:
-            if push.answered(TOO_SLOW):
-                push.rest(TOO_SLOW)
+            push.unanswered(TOO_SLOW)
         for push in self._queue:
             push.given_back(NO_ROOM)
         self._queue.clear()

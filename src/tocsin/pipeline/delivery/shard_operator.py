@@ -21,7 +21,7 @@ from tocsin.pipeline.delivery.handover_source import STATE as STATE_KIND
 from tocsin.pipeline.delivery.push_sender import sender_of
 from tocsin.pipeline.delivery.shard_batch import RouterRow, ShardBatch
 from tocsin.pipeline.spark.python_workers import freeze_imports
-from tocsin.push.settings import ApnsSettings, FcmSettings
+from tocsin.push.settings import ApnsSettings, FcmSettings, WebPushSettings
 
 OUTCOMES: Final = (
     "router string, epoch string, ids array<bigint>, outcome string, reason string, since double, scope string, "
@@ -65,6 +65,9 @@ class ShardOperator:
     settings: DeliverySettings
     patience: float
     """Seconds to wait for the answers of a batch."""
+    webpush: WebPushSettings | None = None
+    public_only: bool = True
+    """Web Push services at private addresses are not dialled."""
 
     def __call__(self, key: tuple[Any, ...], frames: Iterable[Any], state: GroupState) -> Iterator[Any]:
         """Spark keeps the state, and passes rows as frames of pandas."""
@@ -84,7 +87,8 @@ class ShardOperator:
         keys = {router: job_key(folder) for router, folder in self.keys.items()}
         batch = ShardBatch(state, keys, self.settings, time.time())
         batch.take(rows)
-        sender_of(self.apns, self.fcm).drive(partial(batch.push, patience=self.patience))
+        sender = sender_of(self.apns, self.fcm, self.webpush, public_only=self.public_only)
+        sender.drive(partial(batch.push, patience=self.patience))
         return batch
 
 

@@ -45,6 +45,7 @@ MOST_REST: Final = 30.0
 """Seconds that a push may rest with the job. A longer delay is left to the router, which may learn until then that the
 token was deleted."""
 PROVIDERS: Final = {each.text: each for each in PushProvider}
+_WEB_PUSH: Final = PushProvider.WEBPUSH.text
 UNREADABLE: Final = RetryLater("unreadable", RetryScope.TOKEN)
 BACKING_OFF: Final = RetryLater("backing_off", RetryScope.TOKEN)
 _ACTIVE: Final = TokenStatus(TokenState.ACTIVE)
@@ -75,8 +76,8 @@ class PushingRow(Protocol):
     def answered(self, outcome: PushOutcome) -> bool:
         """Take the outcome. Returns whether another push follows at once."""
 
-    def rest(self, outcome: RetryLater) -> None:
-        """Push again in the next batch."""
+    def unanswered(self, outcome: RetryLater) -> None:
+        """The batch ends before the answer: push again in the next batch, or leave it to the router."""
 
     def given_back(self, outcome: RetryLater) -> None:
         """Leave it to the router, without an attempt."""
@@ -188,8 +189,13 @@ class TokenPush:
                 self._end_covered()
                 return bool(self._rows)
 
-    def rest(self, outcome: RetryLater) -> None:
-        if not self._rules.may_rest():
+    def unanswered(self, outcome: RetryLater) -> None:
+        if self.provider == _WEB_PUSH:
+            # The router has more patience. Another push from here might again be answered too late, and so without end;
+            # and a browser does not recognise a repeated push.
+            self._tell(self._covered, outcome)
+            self._rows.clear()
+        elif self._retry(outcome) and not self._rules.may_rest():
             self.given_back(outcome)
 
     def tell_new(self) -> None:
@@ -310,8 +316,8 @@ class ControlRowPush:
         self._rules.tell(self._router, outcome_row(self._row.epoch, (self._row.id,), outcome, 0))
         return False
 
-    def rest(self, outcome: RetryLater) -> None:
-        self.given_back(outcome)
+    def unanswered(self, outcome: RetryLater) -> None:
+        self.answered(outcome)
 
     def given_back(self, outcome: RetryLater) -> None:
         self._rules.tell(

@@ -171,6 +171,31 @@ def is_large_next(body: WireReader) -> bool:
     return first in _LARGE
 
 
+def push_service(token: bytes) -> str:
+    """Return the host of a token's endpoint, and its port if it is not 443. Raises `DecodeError`.
+
+    It does not load the key, which costs much more.
+    """
+    text = token.decode("latin-1")
+    if is_reference_form(token):
+        return _service(text.partition(" ")[0].removeprefix(_SCHEME))
+    return _service(text[KEYS_CHARACTERS:])
+
+
+def parse_push_service(text: str) -> str:
+    """Parse `host` or `host:port` to what `push_service` returns. Raises `DecodeError`."""
+    if any(each in text for each in "/?#"):
+        raise DecodeError(
+            f"{text[:64]!r}: the host of a push service is expected, with its port if it is not 443"
+        )
+    return _service(text)
+
+
+def _service(text: str) -> str:
+    host, port, _ = _location(text)
+    return _authority(host, port)
+
+
 def endpoint_location(url: str) -> tuple[str, int, str]:
     """Return host, port and path of an endpoint. Raises `DecodeError`, which names the fault."""
     host, port, path = _location_of_url(url)

@@ -14,7 +14,10 @@ from tocsin.cli.pipeline import deliver as deliver_command
 from tocsin.errors import ConfigError
 from tocsin.ntf_router.delivery.channels.handover_key import KEY_FILE, KEY_VARIABLE
 from tocsin.ntf_router.delivery.handover import opened_handover
+from tocsin.ntf_router.delivery.providers import required_vapid_key
 from tocsin.ntf_router.settings.settings import DeliveryEngine, DeliverySettings
+from tocsin.pipeline.delivery.shard_operator import ShardOperator
+from tocsin.push.settings import WebPushSettings
 from tocsin.transport.credential_files import write_credentials
 from tocsin.wire.base64url import encode_base64url
 
@@ -77,6 +80,26 @@ def test_a_missing_key_is_named(ini: Path, tmp_path: Path) -> None:
     (tmp_path / "handover").mkdir()
     with pytest.raises(ConfigError, match=KEY_FILE):
         run("--config", ini)
+
+
+def test_executors_get_web_push_only_with_named_services_and_the_routers_key(
+    ini: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ShardOperator] = []
+    monkeypatch.setattr("tocsin.pipeline.jobs.deliver.run_deliver", lambda *args, **_: made.append(args[2]))
+    Meeting(tmp_path / "handover").opened()
+    with ini.open("a") as file:
+        file.write("webpush: on\nwebpush_subject: https://op.test\n")
+    run("--config", ini)
+    monkeypatch.setenv("TOCSIN_NTF_DELIVERY_PUSH_SERVICES", "push.test other.test:8443")
+    with pytest.raises(ConfigError, match=r"no webpush_key_file .*webpush-vapid\.pem: the router creates it"):
+        run("--config", ini)
+    required_vapid_key(WebPushSettings(enabled=True, key_file=tmp_path / "webpush-vapid.pem"))
+    run("--config", ini)
+    monkeypatch.setenv("TOCSIN_NTF_ALLOW_PRIVATE_HOSTS", "on")
+    run("--config", ini)
+    assert [each.webpush is not None for each in made] == [False, True, True]
+    assert [each.public_only for each in made] == [True, True, False]
 
 
 def test_the_router_opens_its_folder_only_if_it_hands_over(tmp_path: Path) -> None:

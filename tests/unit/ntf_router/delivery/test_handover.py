@@ -19,7 +19,7 @@ from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind
 from tocsin.ntf_router.delivery.outcome_rows import ACCEPTED_WORD, BEGUN_WORD, OutcomeRow
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState
-from tocsin.push.provider import PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
+from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
 
 
 @pytest.fixture
@@ -124,6 +124,18 @@ async def test_all_rows_of_an_invalid_token_are_forgotten(meeting: Meeting) -> N
         assert (await engine.settled()).failed == {"token_invalid": 8}
         await until(lambda: not way.holds(owner.token_id))
         assert way.waiting == 0
+
+
+async def test_what_was_accepted_before_its_token_became_invalid_stays_accepted(meeting: Meeting) -> None:
+    """The job answers both in one batch, so the router learns of both at once."""
+    job = JobInProcess(meeting, Accepted(), TokenInvalid(InvalidReason.UNREGISTERED))
+    way = meeting.opened()
+    async with running_engine({PROVIDER: RecordingProvider()}, way) as engine, working(meeting, job):
+        queues = [f"q{number}" for number in range(8)]
+        await engine.token("a", *queues)
+        await engine.receive(*(received(name, name, 1.0 + at) for at, name in enumerate(queues)))
+        accounting = await engine.settled()
+    assert (accounting.accepted, accounting.failed) == (6, {"token_invalid": 2})
 
 
 async def test_while_the_job_cannot_reach_the_provider_few_tokens_are_handed_over_at_a_time(

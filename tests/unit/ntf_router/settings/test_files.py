@@ -103,6 +103,14 @@ ROWS: list[tuple[str, str, str, str | None, Any, str | None]] = [
     ("TOCSIN", "delivery_handover_address", "tls://h:1", "delivery.handover_address", "tls://h:1", "ftp://h"),
     ("TOCSIN", "delivery_handover_keys", "/keys", "delivery.handover_keys", Path("/keys"), ""),
     ("TOCSIN", "delivery_patience", "7.5", "delivery.patience", 7.5, "0"),
+    (
+        "TOCSIN",
+        "delivery_push_services",
+        "a.test b.test:8443",
+        "delivery.push_services",
+        ("a.test", "b.test:8443"),
+        "https://a.test",
+    ),
     ("TOCSIN", "apns_key_file", "/k.p8", "apns.key_file", Path("/k.p8"), ""),
     ("TOCSIN", "apns_key_id", "ABC123", "apns.key_id", "ABC123", "a b"),
     ("TOCSIN", "apns_team_id", "TEAM", "apns.team_id", "TEAM", ""),
@@ -482,7 +490,7 @@ def test_defaults_in_a_new_file_are_true(load: Load) -> None:
         elif (entry := line.removeprefix("# ").partition(": "))[0].isidentifier() and entry[2]:
             assert load(f"{section}\n{line[2:]}\n") == default, line
             checked += 1
-    empty = ("host", "own_server_domains")
+    empty = ("host", "own_server_domains", "delivery_push_services")
     assert checked == len([key for key in NTF_KEYS if key.about and not key.secret and key.name not in empty])
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tocsin.pipeline.delivery.push_sender import NOT_SERVED, TOO_SLOW, PushSender, sender_of
+import pytest
+
+from tocsin.errors import ConfigError
+from tocsin.ntf_router.delivery.outcome_rows import NOT_SERVED, TOO_SLOW
+from tocsin.pipeline.delivery.push_sender import PushSender, sender_of
 from tocsin.protocol.ntf.device_tokens import PushProvider
 from tocsin.protocol.ntf.pushes import CheckMessagesPush, push_json
 from tocsin.push.fake.behaviours import Hold, Respond
 from tocsin.push.fake.server import running_fake_apns
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, PushRequest, Urgency
-from tocsin.push.settings import ApnsEndpoint, ApnsSettings
+from tocsin.push.settings import ApnsEndpoint, ApnsSettings, WebPushSettings
 
 TEST, PROD = PushProvider.APNS_TEST, PushProvider.APNS_PROD
 
@@ -53,3 +57,11 @@ def test_a_process_has_one_sender_for_its_settings() -> None:
     settings = ApnsSettings(endpoints={})
     assert sender_of(settings) is sender_of(ApnsSettings(endpoints={}))
     assert sender_of(ApnsSettings(endpoints={}, topic="other")) is not sender_of(settings)
+
+
+def test_a_process_of_the_job_makes_no_key_for_web_push(tmp_path: Path) -> None:
+    """Push services would refuse what is signed with another key than the router's."""
+    settings = WebPushSettings(enabled=True, key_file=tmp_path / "vapid.pem", subject="https://op.test")
+    with pytest.raises(ConfigError, match=r"no webpush_key_file .*vapid\.pem: the router creates it"):
+        PushSender(ApnsSettings(endpoints={}), None, settings)
+    assert list(tmp_path.iterdir()) == []

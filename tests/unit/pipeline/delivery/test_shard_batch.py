@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import pytest
@@ -19,16 +20,19 @@ from tests.doubles.push_provider import RecordingProvider
 from tests.unit.ntf_router.store.samples import ROUTER, device_token, queue, received, token
 from tests.unit.pipeline.delivery.test_token_pushes import KEY, NOW, notification, rows_of
 from tocsin.crypto.boxes import box_key
+from tocsin.crypto.web_push import WebPushSecret
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, RowWriter, read_row
 from tocsin.ntf_router.delivery.pushes import code_request
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.store.records import Associated, DuePush, Recorded
 from tocsin.pipeline.delivery import shard_batch
 from tocsin.pipeline.delivery.shard_batch import MANY_FAILURES, RouterRow, ShardBatch
-from tocsin.protocol.ntf.device_tokens import PushProvider
+from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
-from tocsin.protocol.ntf.statuses import InvalidReason
+from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
+from tocsin.protocol.ntf.web_push_tokens import WebPushAddress, WebPushForm
 from tocsin.push.provider import (
+    Accepted,
     Provider,
     PushOutcome,
     PushRefused,
@@ -36,6 +40,7 @@ from tocsin.push.provider import (
     RetryLater,
     RetryScope,
     TokenInvalid,
+    Urgency,
 )
 
 BEGIN = HandedRow("new", 0, RowKind.BEGIN)
@@ -193,16 +198,18 @@ async def test_control_pushes_get_a_share_and_one_attempt() -> None:
 
 
 class Scripted(RecordingProvider):
-    """Answers each device by its own script, then accepts."""
+    """Answers each device by its own scripts, one for messages and one for other pushes, then accepts."""
 
-    def __init__(self, scripts: list[list[PushOutcome]]) -> None:
+    def __init__(self, tokens: list[Drawn]) -> None:
         super().__init__()
         self._scripts = {
-            device_token(str(number), PROVIDER).token: list(script) for number, script in enumerate(scripts)
+            (each.device(number).token, urgency): list(outcomes)
+            for number, each in enumerate(tokens)
+            for urgency, outcomes in each.scripts.items()
         }
 
     def submit(self, push: PushRequest, answered: Callable[[PushOutcome], None]) -> None:
-        script = self._scripts.get(push.device_token)
+        script = self._scripts.get((push.device_token, push.urgency))
         self.answers.clear()
         if script:
             self.answers.append(script.pop(0))
@@ -210,6 +217,7 @@ class Scripted(RecordingProvider):
 
 
 OUTCOMES = [
+    Accepted(),
     RetryLater("429", RetryScope.TOKEN),
     RetryLater("503", RetryScope.PROVIDER),
     RetryLater("429", RetryScope.TOKEN, after=0.01),
@@ -218,55 +226,99 @@ OUTCOMES = [
     TokenInvalid(InvalidReason.BAD),
 ]
 QUEUES = 8
-DIRECT = 3
-"""Of so many queues of a token, notifications come directly."""
-scripts = st.lists(st.sampled_from(OUTCOMES), max_size=3)
+SERVICE = "push.test"
+RECEIVER = WebPushSecret(bytes(range(48))).receiver
+VERIFY, REMIND = "verification", "periodic"
+History: TypeAlias = list[tuple[int, int]]
+"""Which queue of the token has a notification, with how many bytes of metadata."""
+Step: TypeAlias = History | str
+"""What happens to a token, and has its outcomes before the next step."""
+
+
+class Drawn(NamedTuple):
+    """What happens to a token, and how its provider answers."""
+
+    steps: list[Step]
+    direct: int
+    """So many of its queues have direct notifications."""
+    scripts: dict[Urgency, list[PushOutcome]]
+    web_push: WebPushForm | None
+
+    def device(self, number: int) -> DeviceToken:
+        if self.web_push is None:
+            return device_token(str(number), PROVIDER)
+        address = WebPushAddress(RECEIVER, SERVICE, 443, f"/{number}", self.web_push)
+        return DeviceToken(PushProvider.WEBPUSH, address.token())
+
+
 histories = st.lists(
     st.tuples(st.integers(0, QUEUES - 1), st.sampled_from([1, 144, 500, 2900])), min_size=1, max_size=12
 )
+answers = st.lists(st.sampled_from(OUTCOMES), max_size=4)
+drawn_tokens = st.builds(
+    Drawn,
+    st.lists(st.one_of(histories, st.sampled_from([VERIFY, REMIND])), min_size=1, max_size=4),
+    st.integers(0, QUEUES),
+    st.fixed_dictionaries({Urgency.ALERT: answers, Urgency.BACKGROUND: answers}),
+    st.sampled_from([None, None, *WebPushForm]),
+)
 
 
-async def delivered(
-    engine: Engine, provider: RecordingProvider, given_histories: list[list[tuple[int, int]]]
-) -> tuple[dict[bytes, list[Any]], Any]:
-    """What devices get, and the accounting. Half of it comes when the first half has its outcomes."""
-    times, nonces, secrets, counters = count(1), count(1), {}, engine.counters
+class Seen(NamedTuple):
+    """What devices got, and what became of it."""
+
+    told: dict[bytes, list[tuple[str, Urgency, Any]]]
+    """By device, in their order: push id, urgency and what it reads."""
+    statuses: list[TokenStatus | None]
+    accounting: Any
+    direct: set[bytes]
+    """The queues with direct notifications."""
+
+
+async def delivered(engine: Engine, provider: RecordingProvider, tokens: list[Drawn]) -> Seen:
+    """Every step begins when the one before has its outcomes."""
+    times, nonces = count(1), count(1)
     owners = []
-    for number in range(len(given_histories)):
-        owner = await engine.token(str(number), *(f"{number}/{each}" for each in range(DIRECT, QUEUES)))
-        for each in range(DIRECT):
-            associated = await engine.store.associate(owner.token_id, queue(f"{number}/{each}"), 1)
-            assert associated is Associated.ADDED
-        secrets[owner.device_token.token] = box_key(owner.dh_secret)
-        owners.append(owner)
-    for owner in owners:
-        engine.delivery.verify(owner)
-    await all_of(
-        len(owners),
-        lambda: counters.notifications_verification_delivered + counters.notifications_verification_failed,
-    )
-    for owner in owners:
-        engine.delivery.check_messages(owner)
-    await all_of(
-        len(owners),
-        lambda: counters.notifications_periodic_delivered + counters.notifications_periodic_failed,
-    )
-    await invalid_ones_are_stored(engine)  # or what comes next may still be taken
-    for half in (0, 1):
-        for number, history in enumerate(given_histories):
-            cut = len(history) // 2
-            arrived = [
-                received(f"{number}/{each}", next(nonces), 1_700_000_000.0 + next(times))._replace(
-                    sealed_meta=bytes(size)
-                )
-                for each, size in (history[cut:] if half else history[:cut])
-            ]
-            # One queue's newer one replaces the older at once: both engines see the same store.
-            for result in await engine.store.add_notifications(ROUTER, arrived):
-                if isinstance(result, Recorded):  # the token may be invalid by now
-                    engine.delivery.notify(result.token_id, result.provider)
+    direct = set()
+    for number, each in enumerate(tokens):
+        names = [f"{number}/{queue_number}" for queue_number in range(QUEUES)]
+        device = each.device(number)
+        owners.append(owner := await engine.token(str(number), *names[each.direct :], device=device))
+        for name in names[: each.direct]:
+            assert await engine.store.associate(owner.token_id, queue(name), 1) is Associated.ADDED
+            direct.add(queue(name).notifier_id)
+    secrets = {owner.device_token.token: box_key(owner.dh_secret) for owner in owners}
+    reminded = set[int]()
+    others = 0
+    for step in range(max(len(each.steps) for each in tokens)):
+        for number, each in enumerate(tokens):
+            happens = each.steps[step] if step < len(each.steps) else []
+            if happens == VERIFY:
+                others += 1
+                engine.delivery.verify(owners[number])
+            elif happens == REMIND:
+                others += number not in reminded  # the next one is due only after the period
+                reminded.add(number)
+                engine.delivery.check_messages(owners[number])
+            else:
+                assert not isinstance(happens, str)
+                arrived = [
+                    received(
+                        f"{number}/{queue_number}", next(nonces), 1_700_000_000.0 + next(times)
+                    )._replace(sealed_meta=bytes(size))
+                    for queue_number, size in happens
+                ]
+                # One queue's newer one replaces the older at once: both engines see the same store.
+                for result in await engine.store.add_notifications(ROUTER, arrived):
+                    if isinstance(result, Recorded):  # the token may be invalid by now
+                        engine.delivery.notify(result.token_id, result.provider)
+        await others_have_outcomes(engine, others)
         accounting = await engine.settled()
-    told: dict[bytes, list[Any]] = {}
+        await statuses_are_stored(engine)  # or what comes next may still be taken
+        for owner, each in zip(owners, tokens, strict=True):
+            if each.steps[step : step + 1] == [VERIFY]:  # the device returns the code
+                await engine.store.activate_token(owner.token_id, owner.code)
+    told: dict[bytes, list[tuple[str, Urgency, Any]]] = {}
     for push in provider.sent:
         message = parse_push_json(push.payload)
         read = (
@@ -275,41 +327,90 @@ async def delivered(
             else type(message)
         )
         told.setdefault(push.device_token, []).append((push.push_id, push.urgency, read))
-    return told, accounting
+    found = [await engine.store.token(owner.token_id) for owner in owners]
+    return Seen(told, [None if each is None else each.status for each in found], accounting, direct)
 
 
-async def invalid_ones_are_stored(engine: Engine) -> None:
+async def others_have_outcomes(engine: Engine, wanted: int) -> None:
+    counters = engine.counters
     async with asyncio.timeout(20):
-        while engine.delivery._outcomes._invalid:  # noqa: ASYNC110 - nobody tells
+        while wanted > (  # noqa: ASYNC110 - nobody tells
+            counters.notifications_verification_delivered
+            + counters.notifications_verification_failed
+            + counters.notifications_periodic_delivered
+            + counters.notifications_periodic_failed
+        ):
             await asyncio.sleep(0.01)
 
 
-async def all_of(wanted: int, counted: Callable[[], int]) -> None:
+async def statuses_are_stored(engine: Engine) -> None:
     async with asyncio.timeout(20):
-        while counted() < wanted:  # noqa: ASYNC110 - nobody tells
+        while engine.delivery._outcomes._invalid or engine.delivery._outcomes._confirmed:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(histories, scripts), min_size=1, max_size=3))
-def test_both_engines_push_the_same_for_the_same_input(
-    tokens: list[tuple[list[tuple[int, int]], list[PushOutcome]]],
-) -> None:
+def kinds_of(seen: Seen) -> Iterator[str]:
+    """What of interest happened."""
+    for pushes in seen.told.values():
+        for (push_id, urgency, read), times in Counter(
+            (push_id, urgency, read if isinstance(read, type) else None) for push_id, urgency, read in pushes
+        ).items():
+            del push_id
+            yield f"{urgency.value} {read.__name__ if read else 'messages'}"
+            if times > 1 and read is None:
+                yield "messages repeated at once"
+            if times > 2 and read is None:
+                yield "messages repeated after a rest"
+        for _, _, read in pushes:
+            if not isinstance(read, type) and any(each.queue.notifier_id in seen.direct for each in read):
+                yield "direct"
+    for status in seen.statuses:
+        if status is not None and status.state is TokenState.INVALID:
+            yield "invalid"
+
+
+def test_both_engines_push_the_same_for_the_same_input() -> None:
     """Retries, refused and invalid tokens, priorities, direct notifications, and pushes that follow each other."""
-    given_histories, given_scripts = [each[0] for each in tokens], [each[1] for each in tokens]
+    kinds = Counter[str]()
 
-    async def inline() -> tuple[dict[bytes, list[Any]], Any]:
-        provider = Scripted(given_scripts)
-        async with running_engine({PROVIDER: provider}) as engine:
-            return await delivered(engine, provider, given_histories)
+    @settings(max_examples=25, deadline=None)
+    @given(st.lists(drawn_tokens, min_size=1, max_size=3))
+    def compare(tokens: list[Drawn]) -> None:
+        async def inline() -> Seen:
+            provider = Scripted(tokens)
+            both: dict[PushProvider, Provider] = {PROVIDER: provider, PushProvider.WEBPUSH: provider}
+            async with running_engine(both) as engine:
+                return await delivered(engine, provider, tokens)
 
-    async def by_job(folder: Path) -> tuple[dict[bytes, list[Any]], Any]:
-        meeting = Meeting(folder / "handover")
-        job = JobInProcess(meeting)
-        job.provider = Scripted(given_scripts)
-        opened = meeting.opened()
-        async with running_engine({PROVIDER: RecordingProvider()}, opened) as engine, working(meeting, job):
-            return await delivered(engine, job.provider, given_histories)
+        async def by_job(folder: Path) -> Seen:
+            meeting = Meeting(folder / "handover")
+            job = JobInProcess(meeting)
+            job.provider = Scripted(tokens)
+            here = RecordingProvider()
+            both: dict[PushProvider, Provider] = {PROVIDER: here, PushProvider.WEBPUSH: here}
+            async with (
+                running_engine(both, meeting.opened(), push_services=(SERVICE,)) as engine,
+                working(meeting, job),
+            ):
+                seen = await delivered(engine, job.provider, tokens)
+            assert not here.sent
+            return seen
 
-    with tempfile.TemporaryDirectory() as name:
-        assert asyncio.run(by_job(Path(name))) == asyncio.run(inline())
+        with tempfile.TemporaryDirectory() as name:
+            seen = asyncio.run(by_job(Path(name)))
+        assert seen == asyncio.run(inline())
+        kinds.update(kinds_of(seen))
+        kinds.update("web push" for each in tokens if each.web_push and each.device(0).token in seen.told)
+
+    compare()
+    # Hypothesis drew all of it. Otherwise equal pushes would not say much.
+    assert set(kinds) == {
+        "alert messages",
+        "background VerificationPush",
+        "background CheckMessagesPush",
+        "messages repeated at once",
+        "messages repeated after a rest",
+        "direct",
+        "invalid",
+        "web push",
+    }, kinds

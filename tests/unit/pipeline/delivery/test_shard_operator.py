@@ -72,7 +72,7 @@ def test_rows_come_in_outcomes_go_out_and_the_state_is_set_when_it_changes(
 ) -> None:
     meeting, seen = Meeting(tmp_path / "handover"), list[float]()
     assert meeting.key
-    monkeypatch.setattr(shard_operator, "sender_of", lambda apns, fcm: Sender(seen))
+    monkeypatch.setattr(shard_operator, "sender_of", lambda *_, **__: Sender(seen))
     operator = ShardOperator(
         {"r": meeting.keys}, ApnsSettings(endpoints={}), FcmSettings(), DeliverySettings(), 2.5
     )
@@ -107,7 +107,7 @@ def test_a_partition_brings_its_state_and_gives_the_new_one(
 ) -> None:
     meeting, seen = Meeting(tmp_path / "handover"), list[float]()
     assert meeting.key
-    monkeypatch.setattr(shard_operator, "sender_of", lambda apns, fcm: Sender(seen))
+    monkeypatch.setattr(shard_operator, "sender_of", lambda *_, **__: Sender(seen))
     monkeypatch.setattr("tocsin.pipeline.delivery.token_pushes.opened_message", _opened)
     operator = CarryingOperator(
         ShardOperator({"r": meeting.keys}, ApnsSettings(endpoints={}), FcmSettings(), DeliverySettings(), 2.5)

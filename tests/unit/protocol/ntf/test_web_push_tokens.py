@@ -17,7 +17,13 @@ from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.dialect import NTF
 from tocsin.protocol.ntf.token_commands import RegisterToken, ReplaceToken
 from tocsin.protocol.ntf.versions import BATCHES_VERSION
-from tocsin.protocol.ntf.web_push_tokens import MAX_WEB_PUSH_TOKEN_BYTES, WebPushAddress, endpoint_location
+from tocsin.protocol.ntf.web_push_tokens import (
+    MAX_WEB_PUSH_TOKEN_BYTES,
+    WebPushAddress,
+    endpoint_location,
+    parse_push_service,
+    push_service,
+)
 from tocsin.protocol.sessions import BlockCoder, ClientSession
 
 # The device of RFC 8291.
@@ -239,3 +245,19 @@ def test_receivers_differ_by_key_and_secret() -> None:
         WebPushAddress.from_url(ENDPOINT, other).token()
         != WebPushAddress.from_url(ENDPOINT, RECEIVER).token()
     )
+
+
+@given(web_push_addresses)
+def test_the_service_of_a_token_is_that_of_its_origin(address: WebPushAddress) -> None:
+    service = push_service(address.token())
+    assert f"https://{service}" == address.origin
+    assert parse_push_service(service) == service
+
+
+def test_a_service_has_one_spelling_and_no_path() -> None:
+    assert parse_push_service("Push.Example:443") == "push.example"
+    for wrong in ("https://push.example", "push.example/x", "push.example?x", "a b", "", "push.example:0"):
+        with pytest.raises(DecodeError):
+            parse_push_service(wrong)
+    with pytest.raises(DecodeError):
+        push_service(KEYS + b"user@push.example/")

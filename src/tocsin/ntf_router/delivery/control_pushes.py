@@ -34,6 +34,8 @@ class ControlPush:
     give_up_at: float
     """Loop time."""
     attempt: int = 0
+    by_router: bool = False
+    """The job could not push it, or not in time: the next attempts are made from here."""
 
     @property
     def key(self) -> tuple[bool, bytes]:

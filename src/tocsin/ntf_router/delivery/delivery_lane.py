@@ -102,6 +102,8 @@ class DeliveryLane:
         """Tokens that were in the store otherwise when they were read: an outcome of the job has changed them since."""
         self._backing_off: set[bytes] = set()
         """Tokens in flight that the job has given back, to be handed over again later."""
+        self._by_router: set[bytes] = set()
+        """Those that the job could not push to, or not in time: the next attempts are made from here."""
         self._on_trial = False
         """The job could not reach the provider, and has not since: few tokens are handed over at a time."""
         self._attempts: dict[bytes, int] = {}
@@ -142,7 +144,11 @@ class DeliveryLane:
 
     def _queue(self, token_id: bytes) -> None:
         # The job pushes to some Web Push services only. Which one a token has is known when it is read.
-        by_job = self._name is not _WEB_PUSH and self._engines.job_of(token_id) is not None
+        by_job = (
+            self._name is not _WEB_PUSH
+            and token_id not in self._by_router
+            and self._engines.job_of(token_id) is not None
+        )
         (self._for_job if by_job else self._tokens)[token_id] = None
 
     def _job_changed(self) -> None:
@@ -245,10 +251,11 @@ class DeliveryLane:
         token_id = token.token_id
         if token.device_token.provider is not self._name:
             self._attempts.pop(token_id, None)
+            self._by_router.discard(token_id)
             del self._in_flight[token_id]
             self._reroute(token_id, token.device_token.provider)
             return None
-        job = self._engines.job_for(token)
+        job = None if token_id in self._by_router else self._engines.job_for(token)
         if self._waits_for_job(token_id, job):
             return None
         if job is not None:
@@ -289,19 +296,19 @@ class DeliveryLane:
         return False
 
     def _submit_control(self, push: ControlPush, answered: Callable[[PushOutcome], None]) -> None:
-        if (job := self._engines.job_for(push.token)) is None:
+        job = None if push.by_router else self._engines.job_for(push.token)
+        if job is None:
             self.provider.submit(push.request, answered)
             return
         kind = RowKind.PERIODIC if push.periodic else RowKind.VERIFICATION
-        job.give_control(
-            kind, self._name, push.request, partial(self._control_answered, push.token, answered)
-        )
+        job.give_control(kind, self._name, push.request, partial(self._control_answered, push, answered))
 
     def _control_answered(
-        self, token: TokenRecord, answered: Callable[[PushOutcome], None], outcome: PushOutcome
+        self, push: ControlPush, answered: Callable[[PushOutcome], None], outcome: PushOutcome
     ) -> None:
         if outcome in JOB_FAILURES:
-            self._engines.did_not_push(token)
+            self._engines.did_not_push(push.token)
+            push.by_router = True
         answered(outcome)
 
     def job_answered(self, answer: JobAnswer) -> None:
@@ -327,10 +334,11 @@ class DeliveryLane:
         self._answered(push, self._loop.time() - answer.seconds, outcome, settled)
 
     def _given_back(self, job: HandOver, answer: JobAnswer, outcome: RetryLater) -> None:
-        """Hand the token over again after a delay."""
+        """Hand the token over again after a delay, or push to it from here if the job cannot."""
         token_id = answer.token.token_id
         if outcome in JOB_FAILURES:
             self._engines.did_not_push(answer.token)
+            self._by_router.add(token_id)
         self._on_trial |= outcome.scope is RetryScope.PROVIDER
         job.release(answer.ids)
         job.release_token(token_id)
@@ -454,6 +462,7 @@ class DeliveryLane:
 
     def _finish(self, token_id: bytes, more: bool = False) -> None:
         """Let the token be read again: its outcome is in the store."""
+        self._by_router.discard(token_id)
         if self._in_flight.pop(token_id, False) or more:
             self.add(token_id)
 

@@ -44,6 +44,8 @@ from tocsin.push.provider import PushOutcome, PushRefused, PushRequest, RetryLat
 MOST_REST: Final = 30.0
 """Seconds that a push may rest with the job. A longer delay is left to the router, which may learn until then that the
 token was deleted."""
+LATE_ANSWERS: Final = 2
+"""How often a push that was not answered in time is repeated from here. After that the router makes the next attempt."""
 PROVIDERS: Final = {each.text: each for each in PushProvider}
 _WEB_PUSH: Final = PushProvider.WEBPUSH.text
 UNREADABLE: Final = RetryLater("unreadable", RetryScope.TOKEN)
@@ -190,7 +192,7 @@ class TokenPush:
                 return bool(self._rows)
 
     def unanswered(self, outcome: RetryLater) -> None:
-        if self.provider == _WEB_PUSH:
+        if self.provider == _WEB_PUSH or self._attempt >= LATE_ANSWERS:
             # The router has more patience. Another push from here might again be answered too late, and so without end;
             # and a browser does not recognise a repeated push.
             self._tell(self._covered, outcome)

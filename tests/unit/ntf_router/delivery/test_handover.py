@@ -409,6 +409,28 @@ async def test_a_folder_that_cannot_be_written_delays_and_loses_nothing(
     assert engine.counters.pushes_retried == 0
 
 
+async def test_the_router_pushes_what_the_job_never_pushes_in_time(meeting: Meeting) -> None:
+    """And the job gets the token's next notification again."""
+    provider, job = RecordingProvider(), JobInProcess(meeting)
+    job.provider.hold()
+    job.patience = 0.01
+    async with running_engine({PROVIDER: provider}, meeting.opened()) as engine, working(meeting, job):
+        owner = await engine.token("a", "q")
+        await engine.receive(received("q", 1))
+        assert (await engine.settled()).accepted == 1
+        engine.delivery.verify(owner)
+        await until(lambda: engine.counters.notifications_verification_delivered == 1)
+        by_job = len(job.provider.sent)
+        assert by_job > 2
+        assert len(provider.sent) == 2
+        job.provider.release()
+        await engine.receive(received("q", 2))
+        assert (await engine.settled()).accepted == 2
+    assert len(provider.sent) == 2
+    assert len(job.provider.sent) == by_job + 1
+    assert job.state == b""
+
+
 async def test_verification_and_reminders_take_the_same_way(meeting: Meeting) -> None:
     provider, job = RecordingProvider(), JobInProcess(meeting, RetryLater("503", RetryScope.PROVIDER))
     async with running_engine({PROVIDER: provider}, meeting.opened()) as engine, working(meeting, job):

@@ -22,11 +22,13 @@ from tests.unit.pipeline.delivery.test_token_pushes import KEY, NOW, notificatio
 from tocsin.crypto.boxes import box_key
 from tocsin.crypto.web_push import WebPushSecret
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind, RowWriter, read_row
+from tocsin.ntf_router.delivery.outcome_rows import OutcomeRow
 from tocsin.ntf_router.delivery.pushes import code_request
 from tocsin.ntf_router.settings.settings import DeliverySettings
 from tocsin.ntf_router.store.records import Associated, DuePush, Recorded
 from tocsin.pipeline.delivery import shard_batch
 from tocsin.pipeline.delivery.shard_batch import MANY_FAILURES, RouterRow, ShardBatch
+from tocsin.pipeline.delivery.token_pushes import LATE_ANSWERS
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.pushes import MessagePush, parse_push_json, unseal_notifications
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState, TokenStatus
@@ -161,6 +163,23 @@ async def test_what_has_no_answer_in_time_is_pushed_in_the_next_batch() -> None:
     again = await pushed(batch.state, [], provider)
     assert outcomes(again) == [("accepted", "", (1,))]
     assert provider.sent[0] == provider.sent[1]
+
+
+async def test_what_is_never_answered_in_time_goes_back_to_the_router() -> None:
+    provider = RecordingProvider()
+    provider.hold()
+    state, given_back = b"", list[OutcomeRow]()
+    rows, now = [handed("a"), handed("b", 2)], NOW
+    while not given_back:
+        batch = await pushed(state, rows, provider, patience=0.01, now=now)
+        given_back = [answer for _, answer in batch.answers if answer.due_in is None]
+        state, rows, now = batch.state, [], now + BACK_OFF
+    assert [(answer.reason, answer.ids, answer.pushed) for answer in given_back] == [
+        ("timeout", (1,), True),
+        ("timeout", (2,), True),
+    ]
+    assert len(provider.sent) == 2 * (LATE_ANSWERS + 1)
+    assert state == b""
 
 
 async def test_what_has_no_room_in_time_goes_back_without_an_attempt() -> None:

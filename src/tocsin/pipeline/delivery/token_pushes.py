@@ -45,7 +45,7 @@ MOST_REST: Final = 30.0
 """Seconds that a push may rest with the job. A longer delay is left to the router, which may learn until then that the
 token was deleted."""
 LATE_ANSWERS: Final = 2
-"""How often a push that was not answered in time is repeated from here. After that the router makes the next attempt."""
+"""How often a push that was not answered in time is repeated from here. Then the router makes the next attempt."""
 PROVIDERS: Final = {each.text: each for each in PushProvider}
 _WEB_PUSH: Final = PushProvider.WEBPUSH.text
 UNREADABLE: Final = RetryLater("unreadable", RetryScope.TOKEN)

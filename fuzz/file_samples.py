@@ -101,6 +101,7 @@ SETTINGS: Final = (
     b"[STORE_LOG]\nenable: on\n[TRANSPORT]\nhost: smp.example.com\nport: 5223,443\nlog_tls_errors: off\n",
     b"[INACTIVE_CLIENTS]\ndisconnect: on\nttl: 21600\ncheck_interval: 3600\n[TOCSIN]\nmax_connections: 10\n",
     b'[transport]\nhost = "ntf.example.com"\nport = [443]\n[tocsin]\nlisten = ["::1"]\nmax_connections = 5\n',
+    b"[TOCSIN]\ndelivery_push_services: updates.push.services.mozilla.com push.example:8443\n",
     b"[TRANSPORT]\nport = 0x10\n\xff",
 )
 EVENT: Final = (

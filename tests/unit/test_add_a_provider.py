@@ -10,7 +10,7 @@ SOURCE = ROOT / "src" / "tocsin"
 TEXT = (ROOT / "docs" / "howto" / "add-a-provider.md").read_text("utf-8")
 PATHS = set(re.findall(r"`([a-z_0-9]+(?:/[a-z_0-9]+)*(?:\.py|/))`", TEXT))
 NAMED_FOR_OTHER_REASONS = frozenset(
-    {"push/provider.py", "push/http2/push_provider.py", "ntf_router/delivery/delivery.py"}
+    {"push/provider.py", "push/http2/push_provider.py", "ntf_router/delivery/token_engines.py"}
 )
 
 

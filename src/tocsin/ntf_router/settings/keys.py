@@ -264,6 +264,8 @@ def _read_contact(text: str) -> str:
 
 
 def _read_push_services(text: str) -> tuple[str, ...]:
+    if text == "off":
+        return ()
     try:
         return tuple(map(parse_push_service, text.split()))
     except DecodeError as error:
@@ -271,9 +273,9 @@ def _read_push_services(text: str) -> tuple[str, ...]:
 
 
 _PUSH_SERVICES: Final = ValueKind(
-    "host names with spaces between them, each with :port if it is not 443",
+    "`off`, or host names with spaces between them, each with :port if it is not 443",
     _read_push_services,
-    write=" ".join,
+    write=lambda services: " ".join(services) or "off",
 )
 _CONTACT: Final = ValueKind("an address like mailto:you@example.com or https://example.com", _read_contact)
 

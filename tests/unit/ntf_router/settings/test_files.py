@@ -490,7 +490,7 @@ def test_defaults_in_a_new_file_are_true(load: Load) -> None:
         elif (entry := line.removeprefix("# ").partition(": "))[0].isidentifier() and entry[2]:
             assert load(f"{section}\n{line[2:]}\n") == default, line
             checked += 1
-    empty = ("host", "own_server_domains", "delivery_push_services")
+    empty = ("host", "own_server_domains")
     assert checked == len([key for key in NTF_KEYS if key.about and not key.secret and key.name not in empty])
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.doubles.delivery_engines import PROVIDER, Engine, JobInProcess, Meeting, running_engine, working
@@ -368,6 +368,20 @@ async def statuses_are_stored(engine: Engine) -> None:
             await asyncio.sleep(0.01)
 
 
+LATER = RetryLater("429", RetryScope.TOKEN)
+EVERY_KIND = [
+    Drawn([[(0, 144)], VERIFY, REMIND], 0, {Urgency.ALERT: [LATER], Urgency.BACKGROUND: []}, None),
+    Drawn([[(0, 144)], [(1, 144)]], 1, {Urgency.ALERT: [LATER] * 2, Urgency.BACKGROUND: []}, None),
+    Drawn(
+        [[(0, 144)], [(1, 144)]],
+        0,
+        {Urgency.ALERT: [Accepted(), TokenInvalid(InvalidReason.BAD)], Urgency.BACKGROUND: []},
+        WebPushForm.COMPACT,
+    ),
+]
+"""Tokens with which everything happens that the test asks for, whatever else is drawn."""
+
+
 def kinds_of(seen: Seen) -> Iterator[str]:
     """What of interest happened."""
     for pushes in seen.told.values():
@@ -393,6 +407,7 @@ def test_both_engines_push_the_same_for_the_same_input() -> None:
     kinds = Counter[str]()
 
     @settings(max_examples=25, deadline=None)
+    @example(EVERY_KIND)
     @given(st.lists(drawn_tokens, min_size=1, max_size=3))
     def compare(tokens: list[Drawn]) -> None:
         async def inline() -> Seen:
@@ -419,10 +434,14 @@ def test_both_engines_push_the_same_for_the_same_input() -> None:
             seen = asyncio.run(by_job(Path(name)))
         assert seen == asyncio.run(inline())
         kinds.update(kinds_of(seen))
-        kinds.update("web push" for each in tokens if each.web_push and each.device(0).token in seen.told)
+        kinds.update(
+            "web push"
+            for number, each in enumerate(tokens)
+            if each.web_push and each.device(number).token in seen.told
+        )
 
     compare()
-    # Hypothesis drew all of it. Otherwise equal pushes would not say much.
+    # All of it happened. Otherwise equal pushes would not say much.
     assert set(kinds) == {
         "alert messages",
         "background VerificationPush",

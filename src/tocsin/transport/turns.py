@@ -30,45 +30,38 @@ IDLE_SECONDS: Final = 0.00005
 T = TypeVar("T")
 
 
-class CpuClock:
-    """A clock of the CPU time that a thread uses. It seldom asks the system.
+def cpu_clock(
+    cpu: Callable[[], float] = time.thread_time, wall: Callable[[], float] = time.perf_counter
+) -> Callable[[], float]:
+    """Return a clock of the CPU time that a thread uses, which asks the system at most once in a short slice.
 
-    The system takes a lock for each answer: ten to forty times as long as for the time of day. In between the time of
-    day counts, which never passes more slowly than CPU time. When the system is asked, what was not CPU time is taken
-    off again.
+    The system takes a lock for each answer, ten times as long as for the time of day. In between, the time of day
+    counts: CPU time passes no faster. So this clock never goes slower than the CPU time, and never back.
     """
+    shown_then, cpu_then, wall_then = 0.0, cpu(), wall()
+    shown = shown_then
 
-    def __init__(
-        self, cpu: Callable[[], float] = time.thread_time, wall: Callable[[], float] = time.perf_counter
-    ) -> None:
-        self._cpu, self._wall = cpu, wall
-        self._cpu_then, self._wall_then = cpu(), wall()
-        self._unused = 0.0
-        """Seconds in which the thread did not use the CPU."""
+    def now() -> float:
+        nonlocal shown, shown_then, cpu_then, wall_then
+        wall_now = wall()
+        passed = wall_now - wall_then
+        if passed <= SHORT_SLICE_SECONDS:
+            shown = shown_then + passed
+            return shown
+        cpu_now = cpu()
+        shown = shown_then = max(shown, shown_then + cpu_now - cpu_then)
+        cpu_then, wall_then = cpu_now, wall_now
+        return shown
 
-    def at_most(self) -> float:
-        """Return the CPU time if the CPU was used all the time since the system was asked."""
-        return self._wall() - self._unused
-
-    def recent(self) -> float:
-        """Return the CPU time, with at most a slice of other time."""
-        now = self._wall()
-        return self.exact() if now - self._wall_then > SLICE_SECONDS else now - self._unused
-
-    def exact(self) -> float:
-        """Return the CPU time as the system tells it."""
-        cpu, wall = self._cpu(), self._wall()
-        self._unused += max(0.0, wall - self._wall_then - (cpu - self._cpu_then))
-        self._cpu_then, self._wall_then = cpu, wall
-        return wall - self._unused
+    return now
 
 
 class Turns:
     """The line in front of one event loop. It is bounded by the number of tasks, which connections limit."""
 
-    def __init__(self, clock: CpuClock | None = None) -> None:
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
         """`clock` shows the CPU time of the loop's thread."""
-        self.clock = clock or CpuClock()
+        self.clock = clock or cpu_clock()
         self.waited = 0
         """How often a task has waited in line since the start."""
         self._line: deque[asyncio.Future[None]] = deque()
@@ -100,12 +93,12 @@ class Turns:
 
     def _watch(self, iterations: int) -> None:
         """Begin to count iterations."""
-        self._iterations, self._idle, self._seen_at = iterations, 0, self.clock.at_most()
+        self._iterations, self._idle, self._seen_at = iterations, 0, self.clock()
         asyncio.get_running_loop().call_soon(self._release)
 
     def _release(self) -> None:
         """Let the first task in line go on after some iterations of the loop, then the next one."""
-        now = self.clock.at_most()
+        now = self.clock()
         self._idle = self._idle + 1 if now - self._seen_at < IDLE_SECONDS else 0
         self._iterations += 1
         if self._iterations < ITERATIONS_BETWEEN and self._idle < IDLE_ITERATIONS:
@@ -125,11 +118,10 @@ class Turns:
 class Turn:
     """The CPU time that one task uses in a row."""
 
-    __slots__ = ("_clock", "_turns", "_until", "_waited", "pauses")
+    __slots__ = ("_turns", "_until", "_waited", "pauses")
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._clock = turns.clock
         self._until = 0.0
         self._waited = False
         self.pauses = 0
@@ -139,46 +131,51 @@ class Turn:
     def begin(self) -> None:
         """Begin a slice: the task has just waited for something else, such as the next block."""
         self._waited = False
-        self._until = self._clock.recent() + SLICE_SECONDS
+        self._until = self._turns.clock() + SLICE_SECONDS
 
     def is_over(self) -> bool:
         """Whether the slice is used up, so that the task must `give_way`."""
-        until = self._until
-        if not self._waited and self._turns:
-            until += SHORT_SLICE_SECONDS - SLICE_SECONDS
-        return self._clock.at_most() >= until and self._clock.exact() >= until
+        now = self._turns.clock()
+        if now >= self._until:
+            return True
+        if self._waited or not self._turns:
+            return False
+        return now >= self._until - SLICE_SECONDS + SHORT_SLICE_SECONDS
 
     async def give_way(self) -> None:
         """Wait in line, then begin a full slice."""
         self.pauses += 1
         await self._turns.wait()
         self._waited = True
-        self._until = self._clock.recent() + SLICE_SECONDS
+        self._until = self._turns.clock() + SLICE_SECONDS
 
 
 class Pace:
     """Slices of a pass over many things that a program makes by itself: after each one, all other tasks run."""
 
-    __slots__ = ("_clock", "_until")
+    __slots__ = ("_until",)
 
-    def __init__(self, clock: CpuClock | None = None) -> None:
-        self._clock = clock or CpuClock()
-        self._until = self._clock.recent() + SLICE_SECONDS
+    def __init__(self) -> None:
+        self._until = _clock() + SLICE_SECONDS
 
     def is_over(self) -> bool:
         """Whether the slice is used up, so that the pass must `pause`."""
-        return self._clock.at_most() >= self._until and self._clock.exact() >= self._until
+        return _clock() >= self._until
 
     async def pause(self) -> None:
         """Let all others run, then begin the next slice. They may have changed anything."""
         await asyncio.sleep(0)
-        self._until = self._clock.recent() + SLICE_SECONDS
+        self._until = _clock() + SLICE_SECONDS
 
 
-async def in_slices(items: Iterable[T], pace: Pace | None = None) -> AsyncIterator[T]:
+async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
     """Yield the items of a pass, with pauses. They must not be a view of a collection that others change."""
-    pace = pace or Pace()
+    pace = Pace()
     for item in items:
         yield item
         if pace.is_over():
             await pace.pause()
+
+
+def _clock() -> float:
+    return time.thread_time()

@@ -147,7 +147,7 @@ async def test_a_connection_gives_way_after_its_slice(monkeypatch: pytest.Monkey
     async with ntf_router() as router:
         device = await (await router.device()).activate()
         monkeypatch.setattr(Ed448PublicKey, "verifies", refuse)
-        router.running.router.turns.clock = counter.clock()
+        router.running.router.turns.clock = counter.clock
         client = await router.connect()
         attack = ATTACKS[token_commands.CheckToken]
         block = full_block(client, lambda _corr_id: attack(device), legal=False)

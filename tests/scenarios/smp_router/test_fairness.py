@@ -283,7 +283,7 @@ async def test_a_connection_gives_way_after_its_slice(
         target = await make_target(router)
         monkeypatch.setattr(Ed448PublicKey, "verifies", refuse)
         monkeypatch.setattr(CommandTable, "execute", count)
-        router.running.router.turns.clock = counter.clock()
+        router.running.router.turns.clock = counter.clock
         client = await router.connect(alpn=None if kind in SMP.commands.kinds else (DIRECT_SMP.alpn,))
         block = full_block(client, partial(ATTACKS[kind], target), legal=False)
         await counter.send(client, [block])

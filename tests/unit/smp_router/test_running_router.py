@@ -154,7 +154,7 @@ def population(monkeypatch: pytest.MonkeyPatch) -> Population:
 
     for name in STORE_CALLS:
         count(name)
-    monkeypatch.setattr(turns, "CpuClock", steps.clock)
+    monkeypatch.setattr(turns, "_clock", steps.clock)
     return population
 
 

@@ -31,7 +31,7 @@ from tocsin.protocol.ntf.web_push_tokens import push_service
 MOST_CHOSEN: Final = 10_000
 """Tokens whose engine the operator chose. More of them need another share."""
 SLOW_SECONDS: Final = 300.0
-"""For so long this router pushes to a Web Push service that did not answer the job in time."""
+"""How long this router pushes to a Web Push service that did not answer the job in time."""
 _NAME_BYTES: Final = 16
 _SHARES: Final = 2**32
 
@@ -92,7 +92,7 @@ class TokenEngines:
         return job if until is not None and self._now() >= until else None
 
     def hold(self, token_id: bytes, push: Callable[[bytes], None]) -> None:
-        """Call `push` when the job has nothing of the token any more (`let_go`)."""
+        """Call `push` when the job no longer has anything of the token (`let_go`)."""
         self._held[token_id] = push
 
     def let_go(self, token_id: bytes) -> None:

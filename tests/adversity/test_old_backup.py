@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.doubles.agent_harness import RunningAgent
+from tests.doubles.agent_harness import INSTANT, RunningAgent
 from tests.doubles.agent_world import PATIENCE, AgentWorld, connected, pushed, send
 from tests.doubles.spark_desk import SparkDesk
 from tocsin.agent import CheckIntervals, ToFetch
@@ -98,9 +98,8 @@ async def until_active(agent: RunningAgent) -> None:
     """The app is opened until its token works, as users do who miss notifications."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            status = await agent.agent.tokens.register(
-                agent.device, (await agent.agent.tokens.current()).mode
-            )
+            # An app knows its mode. While its token is made anew, there is none to ask for it.
+            status = await agent.agent.tokens.register(agent.device, INSTANT)
             if status.state is TokenState.ACTIVE:
                 return
             if status.state is TokenState.REGISTERED:

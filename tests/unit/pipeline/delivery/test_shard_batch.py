@@ -171,10 +171,10 @@ async def test_what_is_never_answered_in_time_goes_back_to_the_router() -> None:
     state, given_back = b"", list[OutcomeRow]()
     rows, now = [handed("a"), handed("b", 2)], NOW
     while not given_back:
-        batch = await pushed(state, rows, provider, patience=0.01, now=now)
+        batch = await pushed(state, rows, provider, patience=0.05, now=now)
         given_back = [answer for _, answer in batch.answers if answer.due_in is None]
         state, rows, now = batch.state, [], now + BACK_OFF
-    assert [(answer.reason, answer.ids, answer.pushed) for answer in given_back] == [
+    assert sorted((answer.reason, answer.ids, answer.pushed) for answer in given_back) == [
         ("timeout", (1,), True),
         ("timeout", (2,), True),
     ]

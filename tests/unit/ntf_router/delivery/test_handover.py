@@ -16,7 +16,7 @@ from tests.unit.ntf_router.store.samples import received
 from tocsin.events.event_log import OUTCOMES
 from tocsin.ntf_router.delivery import delivery_lane, handover
 from tocsin.ntf_router.delivery.handover_rows import HandedRow, RowKind
-from tocsin.ntf_router.delivery.outcome_rows import ACCEPTED_WORD, BEGUN_WORD, OutcomeRow
+from tocsin.ntf_router.delivery.outcome_rows import ACCEPTED_WORD, BEGUN_WORD, NOT_SERVED, OutcomeRow
 from tocsin.ntf_router.store.memory.memory_store import NtfMemoryStore
 from tocsin.protocol.ntf.statuses import InvalidReason, TokenState
 from tocsin.push.provider import Accepted, PushOutcome, PushRefused, RetryLater, RetryScope, TokenInvalid
@@ -429,6 +429,16 @@ async def test_the_router_pushes_what_the_job_never_pushes_in_time(meeting: Meet
     assert len(provider.sent) == 2
     assert len(job.provider.sent) == by_job + 1
     assert job.state == b""
+
+
+async def test_the_router_pushes_what_the_job_does_not_serve(meeting: Meeting) -> None:
+    provider, job = RecordingProvider(), JobInProcess(meeting, *[NOT_SERVED] * 20)
+    async with running_engine({PROVIDER: provider}, meeting.opened()) as engine, working(meeting, job):
+        await engine.token("a", "q")
+        await engine.receive(received("q", 1))
+        assert (await engine.settled()).accepted == 1
+    assert len(provider.sent) == 1
+    assert len(job.provider.sent) < 20
 
 
 async def test_verification_and_reminders_take_the_same_way(meeting: Meeting) -> None:

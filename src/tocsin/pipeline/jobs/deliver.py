@@ -58,7 +58,7 @@ def run_deliver(
         summary.add(handed_over=sum(map(_handed_over, routers)), routers=len(routers))
         summary.show(as_json=job.as_json)
         return 0
-    settings = job.spark(STREAM, ui=True)
+    settings = job.spark(STREAM, ui=True, short=True)  # its batches do little in Java
     settings = replace(settings, master=with_retries(settings.master))
     lake = job.open_lake()
     with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:

@@ -103,7 +103,8 @@ class SparkSettings:
     """Memory of the driver, which in local mode does all the work."""
     shuffle_partitions: int = 4
     short: bool = False
-    """Compile quickly rather than well: the job takes seconds, or half a minute with few million rows."""
+    """Compile quickly rather than well. The job takes seconds, or half a minute with few million rows, or it is a
+    service whose batches do little in Java."""
     many_rows: bool = False
     """The job reads as many rows as it can, then ends."""
     options: Mapping[str, str] = field(default_factory=dict)

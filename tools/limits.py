@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tocsin.durable.postgres import notices
 from tocsin.ntf_router import router as ntf_router
-from tocsin.ntf_router.fleet import shared_pushes
+from tocsin.ntf_router.fleet import shared_pushes, smp_reach
 from tocsin.ntf_router.session import rates
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.statistics import counters
@@ -440,6 +440,11 @@ NTF_LIMITS: Final = (
             Scope.HOST,
         ),
         *("all of them are forgotten, and may be taken back once more", "QueueSubscriptions._taken_back"),
+    ),
+    _fixed(
+        smp_reach.LOSSES.burst,
+        *("Losses of one SMP router that an instance tells the others of its fleet at once", Scope.HOST),
+        f"one in {smp_reach.LOSSES.interval:g} s is told; else the others try it with growing delays",
     ),
     _fixed(
         notices.MOST_WAITING,

@@ -356,7 +356,8 @@ class FleetDelivery(Everything):
         assert fate in (PacketFate.ACCEPTED, PacketFate.PENDING), fate
         return notifier
 
-    async def traffic(self, chance: random.Random) -> None:
+    async def traffic(self, chance: random.Random, pause: float = 0.01) -> None:
+        """Send with pauses of up to so many seconds, because the machine has few cores."""
         while True:
             number = chance.randrange(SMP_ROUTERS)
             with suppress(TransportError, TimeoutError):
@@ -364,7 +365,7 @@ class FleetDelivery(Everything):
                 for _ in range(chance.randrange(1, 50)):
                     chats = [each for each in self.chats if self._router_of[id(each)] == number]
                     await self._send(sender, chance.choice(chats))
-                    await asyncio.sleep(chance.uniform(0, 0.01))  # the machine has few cores
+                    await asyncio.sleep(chance.uniform(0, pause))
                 await sender.close()
             await asyncio.sleep(0.02)
 

@@ -125,6 +125,12 @@ def holder_of(chat: Chat, *all_instances: NtfHarness) -> NtfHarness:
     return holder
 
 
+def serves(instance: NtfHarness) -> bool:
+    """Whether an instance has subscribed to a queue of an SMP router."""
+    states = [each.state for each in instance.running.subscribers.routers.values()]
+    return any(state.connected and state.subscribed + state.service_count for state in states)
+
+
 async def test_each_command_of_a_device_may_go_to_another_instance(instances: Instances) -> None:
     async with smp_router() as smp, instances.two() as (first, second):
         recipient = await smp.connect()
@@ -362,6 +368,30 @@ async def test_an_instance_that_cannot_reach_an_smp_router_hands_it_over_to_one_
         path.let_go()
         fleet_of(holder).reach._attempts.clear()  # its next attempt would be due in ten seconds
         await soon(lambda: fleet_of(holder).reach.unreachable == 0)
+
+
+async def test_an_smp_router_that_is_lost_again_and_again_goes_at_once_to_whoever_reaches_it(
+    instances: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has just had it asks again, so that others do not wait as for an SMP router that nobody reaches."""
+    monkeypatch.setattr(fleet_module, "LOOK_SECONDS", 0.05)
+    async with AsyncExitStack() as stack:
+        smp = await stack.enter_async_context(smp_router())
+        paths = [await stack.enter_async_context(network_path()) for _ in range(2)]
+        both = [await stack.enter_async_context(instances.one(**through(path))) for path in paths]
+        device, recipient = await both[0].active_device(), await smp.connect()
+        chat = await subscribed_chat(smp, device, recipient, SubscriptionState.ACTIVE)
+        lease = router_lease(chat.address.router)
+        holder, other = both if holder_of(chat, *both) is both[0] else reversed(both)
+        for _ in range(3):
+            path = paths[both.index(holder)]
+            path.refusing = True
+            path.break_connections()
+            holder, other = other, holder
+            await soon(lambda now=holder: fleet_of(now).leases.holds(lease) and serves(now))  # type: ignore[misc]
+            path.refusing = False
+        await chat.send(recipient)
+        assert len(await device.notifications()) == 1
 
 
 async def test_an_smp_router_that_nobody_reaches_stays_where_it_is(

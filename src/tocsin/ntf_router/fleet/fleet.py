@@ -29,7 +29,7 @@ from tocsin.ntf_router.delivery.delivery import PushDelivery
 from tocsin.ntf_router.fleet.shared_pushes import SharedPushes
 from tocsin.ntf_router.fleet.shared_subscriber import SharedSubscriber, router_of_lease
 from tocsin.ntf_router.fleet.smp_reach import SmpReach
-from tocsin.ntf_router.fleet.told import CodeTold, PendingTold, ReachedTold, RouterTold, parse_told
+from tocsin.ntf_router.fleet.told import CodeTold, LostTold, PendingTold, ReachedTold, RouterTold, parse_told
 from tocsin.ntf_router.settings.settings import NtfSettings
 from tocsin.ntf_router.store.interface import NtfStore
 from tocsin.ntf_router.store.postgres.fences import CHORES, PUSHES, ROUTERS, router_lease, shard_of
@@ -156,6 +156,8 @@ class Fleet:
                 self._spawn(self._subscriber.look([RouterLocation(("",), "", key_hash)]))
             case ReachedTold() as told:
                 self.reach.reached_told(told)
+            case LostTold() as told:
+                self.reach.lost_told(told)
             case None:
                 logger.info("an instance of another version sent a notice that is not known here")
 

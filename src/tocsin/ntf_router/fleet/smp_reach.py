@@ -5,6 +5,10 @@ the database, and goes on trying. Others then try once, with a handshake and not
 holder, which hands the lease over. Whoever does not says so too, and tries again with growing delays, as the former
 holder does. So nothing moves while nobody reaches an SMP router, and an SMP router that is gone costs each instance one
 attempt in five minutes. The former holder gets no other SMP router in place of the one it gave, until it reaches it.
+
+Delays are about one loss. A holder that had subscribed there and loses it tells the others, and they try at once,
+whatever they tried before. It tells them at a limited rate, so that a network that breaks again and again moves few
+leases, and an SMP router that answers and then closes costs few attempts. Without that notice the delays hold.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +24,8 @@ from tocsin.clients.settings import Backoff
 from tocsin.durable.postgres.leases import LeaseKeeper
 from tocsin.durable.postgres.notices import Notices
 from tocsin.ntf_router.fleet.shared_subscriber import router_of_lease
-from tocsin.ntf_router.fleet.told import ReachedTold
+from tocsin.ntf_router.fleet.told import MOST_ROUTERS, LostTold, ReachedTold
+from tocsin.ntf_router.session.rates import RateLimit, RateTable
 from tocsin.ntf_router.store.interface import SubscriptionStore
 from tocsin.ntf_router.store.postgres.fences import ROUTERS, router_lease
 from tocsin.ntf_router.subscriber.smp_subscribers import SmpSubscribers
@@ -31,6 +36,8 @@ DELAYS: Final = Backoff(initial=10.0, increase_after=0.0, maximum=300.0, factor=
 """Between attempts to reach one SMP router that somebody cannot reach."""
 KEEP_SECONDS: Final = 600.0
 """Delays are remembered for this long after the latest attempt, so that an unsteady network moves few leases."""
+LOSSES: Final = RateLimit(burst=6, interval=30.0)
+"""How often an instance tells the others that it has lost one SMP router."""
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +78,9 @@ class SmpReach:
         self._store: Final = store
         self._patience: Final = patience
         self._attempts: dict[str, _Attempts] = {}
+        self._lost: frozenset[str] = frozenset()
+        """Our leases of SMP routers that we could not reach at the latest look."""
+        self._losses: Final = RateTable(LOSSES)
         self._places: Final = asyncio.Semaphore(ATTEMPTS_AT_ONCE)
         self.counts: Final = ReachCounts()
 
@@ -81,10 +91,13 @@ class SmpReach:
 
     def look(self) -> list[Coroutine[None, None, None]]:
         """Say which of our SMP routers we cannot reach. Returns attempts to reach those of others."""
-        for name in self._leases.held:
-            if name.startswith(f"{ROUTERS} "):
-                self._leases.say_unable(name, unable=self._is_lost(name))
         now = asyncio.get_running_loop().time()
+        held = [name for name in self._leases.held if name.startswith(f"{ROUTERS} ")]
+        lost = frozenset(filter(self._is_lost, held))
+        for name in held:
+            self._leases.say_unable(name, unable=name in lost)
+        self._tell_lost([router_of_lease(name).key_hash for name in lost - self._lost], now)
+        self._lost = lost
         attempts = []
         for name in self._leases.unable():
             attempt = self._attempts.setdefault(name, _Attempts())
@@ -101,6 +114,22 @@ class SmpReach:
         name = router_lease(RouterLocation(("",), "", told.key_hash))
         if self._is_lost(name):
             self._leases.hand_over(name, told.member)
+
+    def lost_told(self, told: LostTold) -> None:
+        """Another instance has lost SMP routers that it had: earlier attempts say nothing about them now."""
+        for key_hash in told.key_hashes:
+            self._attempts.pop(router_lease(RouterLocation(("",), "", key_hash)), None)
+
+    def _tell_lost(self, key_hashes: Sequence[bytes], now: float) -> None:
+        """Tell the others which SMP routers we had until now, unless we told so often of late."""
+        told = [
+            each for each in key_hashes if self._subscribers.was_served(each) and self._losses.take(each, now)
+        ]
+        for start in range(0, len(told), MOST_ROUTERS):
+            notice = LostTold(tuple(told[start : start + MOST_ROUTERS])).text()
+            for member in self._leases.members:
+                if member.number != self._leases.number:
+                    self._notices.send(self._leases.channel_of(member.number), notice)
 
     def _is_lost(self, name: str) -> bool:
         lost = self._subscribers.lost_seconds(router_of_lease(name).key_hash)
@@ -128,7 +157,5 @@ class SmpReach:
             return
         self._leases.say_unable(name, unable=not reached)
         holder, number = self._leases.holder_of(name), self._leases.number
-        if reached and number is not None and holder in self._leases.unable().get(name, ()):
-            assert holder is not None
-            logger.info("an SMP router that instance %d cannot reach is reached from here", holder)
+        if reached and number is not None and holder is not None:  # the holder knows whether it needs us
             self._notices.send(self._leases.channel_of(holder), ReachedTold(router.key_hash, number).text())

@@ -14,6 +14,8 @@ _PROVIDERS: Final = {provider.text: provider for provider in PushProvider}
 
 MOST_TOKENS: Final = 200
 """Tokens of one notice, whose text PostgreSQL limits to 8,000 bytes."""
+MOST_ROUTERS: Final = 150
+"""SMP routers of one notice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,18 @@ class ReachedTold:
         return f"reached {encode_base64url(self.key_hash)} {self.member}"
 
 
-Told: TypeAlias = PendingTold | CodeTold | RouterTold | ReachedTold
+@dataclass(frozen=True, slots=True)
+class LostTold:
+    """The sender had SMP routers until now, and says that it cannot reach them."""
+
+    key_hashes: tuple[bytes, ...]
+    """At most `MOST_ROUTERS`."""
+
+    def text(self) -> str:
+        return f"lost {' '.join(map(encode_base64url, self.key_hashes))}"
+
+
+Told: TypeAlias = PendingTold | CodeTold | RouterTold | ReachedTold | LostTold
 
 
 def parse_told(text: str) -> Told | None:
@@ -78,6 +91,8 @@ def parse_told(text: str) -> Told | None:
                 return RouterTold(decode_base64url(name))
             case "reached", [name, member] if member.isdecimal():
                 return ReachedTold(decode_base64url(name), int(member))
+            case "lost", [_, *_]:
+                return LostTold(tuple(map(decode_base64url, rest)))
     except DecodeError:
         pass
     return None

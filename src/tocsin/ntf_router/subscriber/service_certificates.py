@@ -63,12 +63,14 @@ class ServiceCertificates:
         """Return the certificate to show to an SMP router. Raises StoreError."""
         if self._always and not self._separate:
             return self._shared
-        used = await self._store.used_router(router)
+        # Nothing is counted here: each start waits for this, and a router may have millions of queues.
         if not self._always:
-            return self._shared if self._direct and used is not None and used.associated_count else None
+            shows = self._direct and (await self._store.associations(router)).any
+            return self._shared if shows else None
         if (own := await self._store.service_credentials(router)) is not None:
             return replace(self._shared, credentials=own)
-        if used is not None and (used.service_id is not None or used.associated_count):
+        service_id, any_associated = await self._store.associations(router)
+        if service_id is not None or any_associated:
             return self._shared
         made = new_service_credentials(datetime.fromtimestamp(self._clock.now(), UTC))
         return replace(self._shared, credentials=made)

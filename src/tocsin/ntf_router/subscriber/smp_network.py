@@ -58,6 +58,8 @@ class SubscriberState:
     last_error: str = ""
     lost_at: float | None = None
     """Loop time since which it is not connected. None while it is, and before the first attempt."""
+    served: bool = False
+    """The latest session subscribed to a queue."""
 
 
 class SmpNetwork:

@@ -156,6 +156,7 @@ class SmpSubscriber:
             lost = _first(errors)  # raised below: Python before 3.11.4 would wrap it in a group here
         finally:
             self.state.connected = self.state.resubscribing = False
+            self.state.served = self.state.subscribed + self.state.service_count > 0
             self.state.pending += self.state.subscribed
             self.state.pending_service = max(self.state.pending_service, self.state.service_count)
             self.state.subscribed = self.state.service_count = 0

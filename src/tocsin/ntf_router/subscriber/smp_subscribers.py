@@ -121,6 +121,11 @@ class SmpSubscribers:
             return None
         return asyncio.get_running_loop().time() - subscriber.state.lost_at
 
+    def was_served(self, key_hash: bytes) -> bool:
+        """Whether the latest session with an SMP router, which is over, subscribed to a queue."""
+        subscriber = self._by_identity.get(key_hash)
+        return subscriber is not None and subscriber.state.served
+
     async def try_to_reach(self, wanted: WantedRouter) -> bool:
         """Return whether an SMP router can be reached from here. The connection is closed at once."""
         for location in (wanted.location, *wanted.other_addresses)[:LIKELY_ADDRESSES]:

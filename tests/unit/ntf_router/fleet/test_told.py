@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tocsin.ntf_router.fleet.told import (
+    MOST_ROUTERS,
     MOST_TOKENS,
     CodeTold,
+    LostTold,
     PendingTold,
     ReachedTold,
     RouterTold,
@@ -28,6 +30,7 @@ MOST_BYTES = 8000
         CodeTold(bytes(range(24))),
         RouterTold(b"\xff" * 32),
         ReachedTold(b"\xff" * 32, 7),
+        LostTold((b"\xff" * 32,) * MOST_ROUTERS),
     ],
 )
 def test_a_notice_is_read_as_it_was_written(told: Told) -> None:
@@ -39,7 +42,7 @@ def test_a_notice_is_read_as_it_was_written(told: Told) -> None:
     "text",
     [
         *("", "push", "push fcm", "push fcm ####", "push none dHR0", "later dHR0", "code", "router a b"),
-        *("reached YQ", "reached YQ b"),
+        *("reached YQ", "reached YQ b", "lost", "lost #"),
     ],
 )
 def test_a_notice_of_another_version_is_ignored(text: str) -> None:

@@ -424,12 +424,22 @@ class PostgresSubscriptions:
         return [_used_of_rows(rows) for rows in found.values()]
 
     async def used_router(self, router: RouterLocation) -> UsedRouter | None:
-        rows = await self._background.fetch(_USED_ROUTER, identity_of(router))
-        if len({row["ntf_service_id"] for row in rows} - {None}) > 1:
-            # A server that had a certificate for each address: our service can be one of them only.
-            await self.forget_service(router)
-            rows = await self._background.fetch(_USED_ROUTER, identity_of(router))
+        rows = await self._rows_with_one_service(self._background, _USED_ROUTER, router)
         return _used_of_rows(rows) if rows else None
+
+    async def _rows_with_one_service(
+        self, pool: NtfPool, statement: str, router: RouterLocation
+    ) -> list[asyncpg.Record]:
+        """Return a row for each address of the router.
+
+        A server that had a certificate for each address left several services. Ours can be one of them only, so they
+        are all forgotten.
+        """
+        rows = await pool.fetch(statement, identity_of(router))
+        if len({row["ntf_service_id"] for row in rows} - {None}) > 1:
+            await self.forget_service(router)
+            rows = await pool.fetch(statement, identity_of(router))
+        return rows
 
     async def wanted_routers(self, among: Sequence[RouterLocation] | None = None) -> list[WantedRouter]:
         # By the clients' pool: it finds rows by their keys, however many there are.
@@ -449,7 +459,7 @@ class PostgresSubscriptions:
         return wanted
 
     async def associations(self, router: RouterLocation) -> Associations:
-        rows = await self._clients.fetch(_ASSOCIATIONS, identity_of(router))
+        rows = await self._rows_with_one_service(self._clients, _ASSOCIATIONS, router)
         service_id = next((row["ntf_service_id"] for row in rows if row["ntf_service_id"] is not None), None)
         return Associations(service_id, any(row["any"] for row in rows))
 

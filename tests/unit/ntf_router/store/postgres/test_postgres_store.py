@@ -39,7 +39,13 @@ from tocsin.ntf_router.store.postgres.pools import NtfPool
 from tocsin.ntf_router.store.postgres.postgres_store import NtfPostgresStore, open_ntf_postgres_store
 from tocsin.ntf_router.store.postgres.schema import reference_version
 from tocsin.ntf_router.store.postgres.transfer import fill_ntf_database, read_whole_ntf_database
-from tocsin.ntf_router.store.records import Accounting, NotRecorded, Recorded, SettledNotification
+from tocsin.ntf_router.store.records import (
+    Accounting,
+    Associations,
+    NotRecorded,
+    Recorded,
+    SettledNotification,
+)
 from tocsin.ntf_router.subscriber.service_certificates import new_service_credentials
 from tocsin.protocol.ntf.device_tokens import DeviceToken, PushProvider
 from tocsin.protocol.ntf.statuses import SubscriptionFailed, SubscriptionState
@@ -394,8 +400,9 @@ async def test_a_frozen_database_fails_calls_until_it_goes_on(
     await store.close()
 
 
+@pytest.mark.parametrize("asked_first", ["used_router", "associations"])
 async def test_rows_of_one_router_under_several_hosts_are_one_router(
-    url: str, store: NtfPostgresStore, operator: Operator
+    url: str, store: NtfPostgresStore, operator: Operator, asked_first: str
 ) -> None:
     """As the reference leaves them: it knows routers by their hosts, and version 7.0 has a service for each row."""
     owner, other = await filled(store, "a", "q", "r"), await filled(store, "b")
@@ -418,6 +425,8 @@ async def test_rows_of_one_router_under_several_hosts_are_one_router(
     await operator.execute("UPDATE smp_servers SET ntf_service_id = smp_host::bytea")
     elsewhere = replace(ROUTER, hosts=("third.example.com",))
     assert await store.subscribed(elsewhere, [queue("r").notifier_id], None) == 1
+    if asked_first == "associations":
+        assert await store.associations(elsewhere) == Associations(None, any=False)
     used = await store.used_router(elsewhere)
     assert used is not None
     assert (used.service_id, used.associated_count, used.individual_count) == (None, 0, 3)

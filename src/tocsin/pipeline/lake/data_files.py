@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # it has no types
 import pyarrow.dataset as arrow_dataset  # type: ignore[import-untyped]  # it has no types
@@ -226,12 +227,16 @@ class _Reader:
 def _split(rows: pa.Table, partitioned_by: Sequence[str]) -> Iterator[tuple[Partition, pa.Table]]:
     """The rows of each partition, without its columns."""
     names = list(partitioned_by)
-    ordered = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names]))
-    rest, start = ordered.drop_columns(names), 0
-    counts = ordered.group_by(names, use_threads=False).aggregate([([], "count_all")])  # keeps the order
-    for values in counts.to_pylist():
-        yield tuple(str(values[name]) for name in names), rest.slice(start, values["count_all"])
-        start += values["count_all"]
+    ordered = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names])).combine_chunks()
+    differs = np.zeros(max(len(ordered) - 1, 0), bool)
+    for name in names:
+        column = ordered[name]
+        differs |= pc.not_equal(column[1:], column[:-1]).to_numpy()
+    # Grouping with Arrow would not do: it keeps the order of groups only as long as there are few.
+    starts = [0, *(np.flatnonzero(differs) + 1).tolist()] if len(ordered) else []
+    rest = ordered.drop_columns(names)
+    for start, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
+        yield tuple(str(ordered[name][start].as_py()) for name in names), rest.slice(start, end - start)
 
 
 def _batches(

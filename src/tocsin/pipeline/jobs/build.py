@@ -10,7 +10,7 @@ from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.spark.session import spark_session, where_it_runs
 from tocsin.pipeline.spark.streams import StoppedError, stop_signals, stopping
-from tocsin.pipeline.update.build import accounting, build_and_expire, is_short, unbuilt
+from tocsin.pipeline.update.build import accounting, build_and_expire, unbuilt
 from tocsin.pipeline.update.retention import LATE
 
 ACCOUNT_IS_OFF: Final = (
@@ -35,7 +35,7 @@ def run_build(job: JobOptions, *, smallest_group: int | None) -> int:
         summary.add(**unbuilt(lake))
         summary.show(as_json=job.as_json)
         return 0
-    with spark_session(job.spark("build", many_rows=True, short=is_short(lake))) as spark:
+    with spark_session(job.spark("build", many_rows=True, short=True)) as spark:
         summary.add(**where_it_runs(spark))
         with step(spark, "build") as shown, stop_signals() as stop:
             try:

@@ -1,9 +1,9 @@
 """Writes and reads the Parquet files of a table from executors.
 
 In a local folder Spark's own reader and writer do it. Object storage would need jars for them, so there Python
-functions on the executors do it, with the same library that writes the commits. They also write many small files to a
-folder: Spark's writer starts two processes (`chmod`) for each file, which costs ten times as much as the file. For the
-same reason the driver writes a table of few rows itself.
+functions on the executors do it, with the same library that writes the commits. Tasks that compute rows with Python
+write them in the same way (`write_rows`), and so does the driver with few rows: Spark's writer starts two processes
+(`chmod`) for each file, which costs ten times as much as a small file.
 """
 
 from __future__ import annotations
@@ -49,24 +49,21 @@ def write_files(
     table: TableSpec,
     name: str,
     *,
-    scattered: bool = False,
     few: bool = False,
 ) -> list[DataFile]:
     """Writes the rows to new files that no commit names yet. A few rows may come as a table of pyarrow.
 
-    `scattered`: there are many partitions with few rows each. `few`: the rows are so few that the driver writes them,
-    which takes a tenth of the time of a Spark job that writes.
+    `few`: the rows are so few that the driver writes them, which takes a tenth of the time of a Spark job that writes.
     """
     if few and isinstance(rows, DataFrame):
         rows = rows.toArrow()
     folder = _folder(name)
-    if place.local is not None and isinstance(rows, DataFrame) and not scattered:
+    if place.local is not None and isinstance(rows, DataFrame):
         return synced(place, _write_with_spark(rows, place.local, table, folder))
     if isinstance(rows, pa.Table):
         return synced(place, write_rows(rows, place, table, name))
     writer = _Writer(place, table.partitioned_by, table.plain, folder)
-    ordered = rows.sortWithinPartitions(*table.partitioned_by) if scattered else rows
-    written = ordered.mapInArrow(writer, WRITTEN).collect()
+    written = rows.mapInArrow(writer, WRITTEN).collect()
     return synced(place, [_written_file(row.asDict()) for row in written])
 
 

@@ -107,10 +107,9 @@ class LakeTable:
         sources: Mapping[str, int] | None = None,
         based_on: TableSnapshot | None = None,
         notes: str = "",
-        scattered: bool = False,
         few: bool = False,
     ) -> Commit | None:
-        """Adds the rows, replacing all rows of some partitions. `scattered`, `few`: see `write_files`.
+        """Adds the rows, replacing all rows of some partitions. `few`: see `write_files`.
 
         Tasks may have written the rows already (`write_rows`); then `rows` are their files.
 
@@ -133,7 +132,7 @@ class LakeTable:
         began = time.time()
         if isinstance(rows, DataFrame | pa.Table):
             name = f"{key or 'rows'}-{number}"
-            files = write_files(rows, self.place, self.table, name, scattered=scattered, few=few)
+            files = write_files(rows, self.place, self.table, name, few=few)
         else:
             files = synced(self.place, list(rows))
             began = min((file.modified for file in files), default=began)

@@ -90,8 +90,6 @@ FOR_FEW_ROWS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Replanning after each stage and compiling code cost more than they save."""
-FOR_MANY_GROUPS: Final = {"spark.sql.codegen.aggregate.map.twolevel.enabled": "false"}
-"""A small map in front of the large one helps only if most rows belong to a few thousand groups."""
 
 
 @dataclass(frozen=True, slots=True)

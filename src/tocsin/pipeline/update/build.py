@@ -37,8 +37,6 @@ from tocsin.pipeline.update.retention import LATE, expire
 ATTEMPTS: Final = 20
 """How often a build begins again because another one of the same lake was faster."""
 FEW_EVENTS: Final = 50_000
-SHORT_EVENTS: Final = 8_000_000
-"""Up to as many, a build ends before code of Java's better compiler repays its making."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +159,6 @@ def unbuilt(lake: Lake) -> dict[str, int]:
     """The new files and events that a build would read. Works without Spark."""
     new = new_events(lake).added
     return {"new_files": len(new), "new_events": sum(file.rows for file in new)}
-
-
-def is_short(lake: Lake) -> bool:
-    """Whether a build of the new events gains from quickly compiled code."""
-    return unbuilt(lake)["new_events"] <= SHORT_EVENTS
 
 
 def accounting(spark: SparkSession, lake: Lake) -> dict[str, int]:

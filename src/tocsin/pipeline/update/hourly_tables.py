@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from tocsin.errors import StoreError
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.lake.commits import DataFile, OvertakenError, Partition, TableSnapshot
 from tocsin.pipeline.lake.lake import Lake
@@ -92,24 +94,36 @@ class HourlyTables:
 
     def build(self, step: Callable[[str], None]) -> Iterator[tuple[str, int]]:
         """Yields name and rows written of each table that was not up to date. One that fails does not stop others."""
-        outdated = {table.name: found for table in BUILT if (found := self._outdated(table)) is not None}
+        outdated: dict[str, _Outdated] = {}
+        for table in BUILT:
+            with self._noting(table):
+                if (found := self._outdated(table)) is not None:
+                    outdated[table.name] = found
         counted: _Counted | None = None
         for table in BUILT:
             step(table.name)
             if table.name not in outdated:
                 continue
-            try:
-                counted = counted or self._count(outdated)
-                if (why := counted.failures.get(table.name)) is not None:
-                    self.failures[table.name] = why
-                else:
-                    yield table.name, self._replace(table, outdated[table.name], counted)
-            except OvertakenError:
-                raise
-            except Exception as error:  # whatever Spark or the storage raises
-                self.failures[table.name] = first_line(error)
+            rows: int | None = None
+            with self._noting(table):
+                counted = counted or self._counted(outdated)
+                rows = self._replace(table, outdated[table.name], counted)
+            if rows is not None:
+                yield table.name, rows
+
+    @contextmanager
+    def _noting(self, table: TableSpec) -> Iterator[None]:
+        """Notes why a table could not be built, and lets the others be built."""
+        try:
+            yield
+        except OvertakenError:
+            raise
+        except Exception as error:  # whatever Spark or the storage raises
+            self.failures[table.name] = first_line(error)
 
     def _replace(self, table: TableSpec, outdated: _Outdated, counted: _Counted) -> int:
+        if (why := counted.failures.get(table.name)) is not None:
+            raise StoreError(why)
         commit = self._lake.table(table).publish(
             counted.files.get(table.name, ()),
             replacing=counted.days if table is TOKENS_TABLE else counted.hours,
@@ -136,6 +150,13 @@ class HourlyTables:
     def _since(self, day: date, depth: int) -> set[Partition]:
         every = (self._lake.table(each).snapshot().partitions for each in (EVENTS_TABLE, NOTIFICATIONS_TABLE))
         return {each[:depth] for partitions in every for each in partitions if each[0] >= day.isoformat()}
+
+    def _counted(self, outdated: Mapping[str, _Outdated]) -> _Counted:
+        """A failure of the tasks is one of all tables. They are not tried again for each."""
+        try:
+            return self._count(outdated)
+        except Exception as error:  # whatever Spark or the storage raises
+            return _Counted({}, frozenset(), frozenset(), dict.fromkeys(outdated, first_line(error)))
 
     def _count(self, outdated: Mapping[str, _Outdated]) -> _Counted:
         """Hourly tables are counted for the same hours: nearly always, the same ones changed for all of them."""

@@ -29,9 +29,8 @@ from tocsin.pipeline.lake.tables import (
     TABLES,
     TableSpec,
 )
-from tocsin.pipeline.update import build as update
 from tocsin.pipeline.update import day_tables, event_files, notification_merge
-from tocsin.pipeline.update.build import accounting, build, is_short, unbuilt
+from tocsin.pipeline.update.build import accounting, build, unbuilt
 from tocsin.pipeline.update.notification_merge import merge_new_events
 
 HOUR = 3600 * SECOND
@@ -45,15 +44,6 @@ def test_a_second_build_does_nothing(spark: SparkSession, lake: Lake, tmp_path: 
     assert (built["notifications"], built["funnel_hourly"], built["tokens_daily"]) == (1, 1, 2)
     assert unbuilt(lake) == {"new_files": 0, "new_events": 0}
     assert build(spark, lake, smallest_group=1).rows == {}
-
-
-def test_a_build_is_short_by_the_number_of_new_events(
-    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish_events(spark, lake, delivered(1), "one")
-    assert is_short(lake)
-    monkeypatch.setattr(update, "SHORT_EVENTS", 4)
-    assert not is_short(lake)
 
 
 def test_no_python_process_starts_for_a_build_on_one_machine(

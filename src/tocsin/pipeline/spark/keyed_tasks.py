@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -21,7 +21,6 @@ Piece = tuple[int, Any]
 """A key, and a value that can be pickled."""
 Read = Callable[[Any], Iterator[Piece]]
 Step = Callable[[int, list[Any]], Iterator[Piece]]
-TASKS_OF_CORE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +37,10 @@ class KeyedTasks:
             return []
         if self.spark is None:
             return _run_here(shares, read, [step for step, _ in steps])
-        context = self.spark.sparkContext
-        most = TASKS_OF_CORE * context.defaultParallelism
-        pieces = context.parallelize(shares, min(len(shares), most)).mapPartitions(_ReadEach(read))
+        # A task for each share and for about each key: so a process never holds the pieces of several.
+        pieces = self.spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(_ReadEach(read))
         for step, keys in steps:
-            parted = pieces.partitionBy(max(1, min(keys, most)), partitionFunc=_same)
+            parted = pieces.partitionBy(max(1, keys), partitionFunc=_same)
             pieces = parted.mapPartitions(_StepEach(step))
         return pieces.collect()
 

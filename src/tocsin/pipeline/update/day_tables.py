@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
@@ -59,7 +60,7 @@ from tocsin.pipeline.transforms.tokens import (
     pushes_in,
     tokens_daily,
 )
-from tocsin.pipeline.update.event_files import columns_in, shares_of
+from tocsin.pipeline.update.event_files import FILES_OF_SHARE, columns_in, parts_in, shares_of
 
 EPOCH: Final = date(1970, 1, 1)
 ROWS_AT_ONCE: Final = 1_000_000
@@ -167,10 +168,16 @@ def _shares(files: Iterable[CountedFile]) -> list[tuple[CountedFile, ...]]:
 
 
 def _by_hour(files: Iterable[DataFile]) -> Iterator[tuple[DataFile, ...]]:
-    hours = defaultdict(list)
-    for file in files:
-        hours[file.partition].append(file)
-    return map(tuple, hours.values())
+    """All files of an hour are in one share."""
+    ordered = sorted(files, key=lambda file: file.partition)
+    share: list[DataFile] = []
+    for _, hour in groupby(ordered, key=lambda file: file.partition):
+        share += hour
+        if len(share) >= FILES_OF_SHARE:
+            yield tuple(share)
+            share = []
+    if share:
+        yield tuple(share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +225,12 @@ class _Counter:
         names = list(hour_counts.NEEDED) if files[0].by_hour else list(token_counts.NEEDED)
         parts, held = list[pa.Table](), 0
         for each in files:
-            parts.append(columns_in(storage, each.file.path, names))
-            held += each.file.rows
-            if held >= ROWS_AT_ONCE:
-                yield pa.concat_tables(parts, promote_options="default")
-                parts, held = [], 0
+            for part in parts_in(storage, each.file.path, names):
+                parts.append(part)
+                held += len(part)
+                if held >= ROWS_AT_ONCE:
+                    yield pa.concat_tables(parts, promote_options="default")
+                    parts, held = [], 0
         if parts:
             yield pa.concat_tables(parts, promote_options="default")
 

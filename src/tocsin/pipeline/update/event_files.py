@@ -16,7 +16,7 @@ from tocsin.pipeline.lake.commits import DataFile
 from tocsin.pipeline.lake.places import TablePlace
 from tocsin.pipeline.schemas.events import EVENTS, NOTIFICATION
 from tocsin.pipeline.spark.keyed_tasks import KeyedTasks, Piece
-from tocsin.pipeline.transforms.event_merge import READ, READ_TEXTS, STAGE, in_form
+from tocsin.pipeline.transforms.event_merge import READ, READ_TEXTS, STAGE
 from tocsin.pipeline.transforms.row_columns import TEXT, numbers_of, texts_of
 
 PERIOD: Final = "period"
@@ -85,37 +85,30 @@ def shares_of(files: Iterable[DataFile], rows: int = ROWS_AT_ONCE) -> list[tuple
     return [*shares, tuple(share)] if share else shares
 
 
-def events_in(storage: Any, path: str) -> Iterator[pa.Table]:
-    """The columns that a merge needs, in parts if there are many rows."""
+def parts_in(storage: Any, path: str, names: Sequence[str]) -> Iterator[pa.Table]:
+    """Those of the columns that the file has, in parts if there are many rows. Texts are read as dictionaries."""
     with storage.open_input_file(path) as source:
-        file, names = _opened(source, READ)
-        if file.metadata.num_rows <= ROWS_AT_ONCE:
-            yield in_form(file.read(columns=names, use_threads=False), FORM)
-            return
-        for group in range(file.num_row_groups):
-            yield in_form(file.read_row_group(group, columns=names, use_threads=False), FORM)
+        metadata = ParquetFile(source).metadata
+        known = set(metadata.schema.names)
+        here = [name for name in names if name in known]
+        texts = [name for name in here if name in READ_TEXTS]
+        file = ParquetFile(source, metadata=metadata, read_dictionary=texts, pre_buffer=False)
+        if metadata.num_rows <= ROWS_AT_ONCE:
+            yield file.read(columns=here, use_threads=False)
+        else:
+            for group in range(file.num_row_groups):
+                yield file.read_row_group(group, columns=here, use_threads=False)
+
+
+def columns_in(storage: Any, path: str, names: Sequence[str]) -> pa.Table:
+    """For few columns of a file."""
+    return pa.concat_tables(parts_in(storage, path, names))
 
 
 def notes_on(tasks: KeyedTasks, place: TablePlace, files: Sequence[DataFile]) -> dict[str, FileNotes]:
     """By path. Reads two columns of each file."""
     found = tasks.run(shares_of(files), _NotesReader(place))
     return {notes.path: notes for _, notes in found}
-
-
-def columns_in(storage: Any, path: str, names: Sequence[str]) -> pa.Table:
-    """Only columns that the file has."""
-    with storage.open_input_file(path) as source:
-        file, here = _opened(source, names)
-        return file.read(columns=here, use_threads=False)
-
-
-def _opened(source: pa.NativeFile, names: Sequence[str]) -> tuple[ParquetFile, list[str]]:
-    """Returns which of the columns the file has, too. Texts are read as dictionaries."""
-    metadata = ParquetFile(source).metadata
-    known = set(metadata.schema.names)
-    here = [name for name in names if name in known]
-    texts = [name for name in here if name in READ_TEXTS]
-    return ParquetFile(source, metadata=metadata, read_dictionary=texts, pre_buffer=False), here
 
 
 @dataclass(frozen=True, slots=True)

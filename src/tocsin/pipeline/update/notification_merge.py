@@ -25,17 +25,26 @@ from tocsin.pipeline.lake.places import TablePlace
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, NOTIFICATIONS_TABLE
 from tocsin.pipeline.schemas.notifications import IDENTITY, NOTIFICATIONS
 from tocsin.pipeline.spark.keyed_tasks import KeyedTasks, Piece
-from tocsin.pipeline.transforms.event_merge import finished_rows, merged_events, merged_rows, rows_to_merge
+from tocsin.pipeline.transforms.event_merge import (
+    READ,
+    finished_rows,
+    in_form,
+    merged_events,
+    merged_rows,
+    rows_to_merge,
+)
 from tocsin.pipeline.transforms.row_columns import numbers_of, texts_of
 from tocsin.pipeline.update.event_files import (
+    FORM,
     NOTES,
     PERIOD,
+    ROWS_AT_ONCE,
     EventFilter,
     FileNotes,
     columns_in,
-    events_in,
     ids_in,
     notes_on,
+    parts_in,
     period_day,
     shares_of,
 )
@@ -218,20 +227,26 @@ class _RowsReader:
         table, files = share
         if table == NOTIFICATIONS_TABLE.name:
             storage = self.notifications.files()
-            rows = [rows_to_merge(columns_in(storage, file.path, NOTIFICATIONS.names)) for file in files]
-            yield from self._split(merged_rows(rows))
+            for file in files:
+                for rows in parts_in(storage, file.path, NOTIFICATIONS.names):
+                    yield from self._split(merged_rows([rows_to_merge(rows)]))
             return
-        storage, parts = self.events.files(), list[pa.Table]()
+        storage, parts, held = self.events.files(), list[pa.Table](), 0
         for file in files:
             stages, periods, late = set[str](), set[str](), 0
-            for events in events_in(storage, file.path):
+            for events in parts_in(storage, file.path, READ):
                 stages.update(texts_of(events["stage"])[1])
                 periods.update(texts_of(events[PERIOD])[1])
-                kept, left_out = self.chosen.apply(events, file)
+                kept, left_out = self.chosen.apply(in_form(events, FORM), file)
                 late += left_out
                 parts.append(kept)
+                held += len(kept)
+                if held >= ROWS_AT_ONCE:
+                    yield from self._split(merged_events(pa.concat_tables(parts)))
+                    parts, held = [], 0
             yield NOTES, FileNotes(file.path, frozenset(stages), frozenset(periods), late)
-        yield from self._split(merged_events(pa.concat_tables(parts)))
+        if parts:
+            yield from self._split(merged_events(pa.concat_tables(parts)))
 
     def _split(self, rows: pa.Table) -> Iterator[Piece]:
         """By period and by a part of the hash."""

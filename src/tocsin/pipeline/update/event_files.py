@@ -20,8 +20,8 @@ from tocsin.pipeline.transforms.event_merge import READ, READ_TEXTS, STAGE
 from tocsin.pipeline.transforms.row_columns import TEXT, numbers_of, texts_of
 
 PERIOD: Final = "period"
-ROWS_AT_ONCE: Final = 2_000_000
-"""Events that a task holds at once. They take about 300 MB while they are merged."""
+ROWS_AT_ONCE: Final = 1_000_000
+"""Events that a task holds at once. They take about 200 MB while they are merged."""
 NOTES: Final = -1
 """The key of what tasks say about files."""
 FILES_OF_SHARE: Final = 64

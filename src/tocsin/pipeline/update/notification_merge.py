@@ -52,8 +52,8 @@ from tocsin.pipeline.update.retention import EPOCH, LATE, rows_since
 
 LEAD: Final = "lead_days"
 """Recorded like a source: the most days by which a row's first event is before its period."""
-DRIVERS_ROWS: Final = 200_000
-"""Up to as many rows the driver merges itself: they take 50 MB, and starting Python processes takes longer."""
+DRIVERS_ROWS: Final = 500_000
+"""Up to as many rows the driver merges itself: they take 100 MB, and starting Python processes takes longer."""
 DRIVERS_FILES: Final = 200
 ROWS_OF_PIECE: Final = 2_500_000
 """Events by period and part of the hash, on average."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -148,11 +147,6 @@ def where_it_runs(spark: SparkSession) -> dict[str, str]:
     """For the summary of a job."""
     context = spark.sparkContext
     return {"master": context.master or "", "application": context.applicationId}
-
-
-def is_one_process(spark: SparkSession) -> bool:
-    """Whether the driver does all the work: the master is `local` or `local[N]`."""
-    return re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master or "") is not None
 
 
 @contextmanager

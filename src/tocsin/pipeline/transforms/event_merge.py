@@ -48,7 +48,10 @@ def merged_events(events: pa.Table) -> pa.Table:
     high, low = (numbers_of(events[name]) for name in IDENTITY)
     index, first = _numbered_ids(high, low)
     count, at = len(first), numbers_of(events["at"])
-    at_stage = {stage: np.flatnonzero(codes == code) for code, stage in enumerate(stages) if stage in STAGES}
+    rows_at = {
+        Stage(stage): np.flatnonzero(codes == code) for code, stage in enumerate(stages) if stage in STAGES
+    }
+    at_stage = {stage: rows for stage, rows in rows_at.items() if len(rows)}
     merged = {IDENTITY[0]: pa.array(high[first]), IDENTITY[1]: pa.array(low[first])}
     for name in (*HASHES, "size"):
         merged[name] = column_of(_greatest(count, index, numbers_of(events[name])), LEAST)
@@ -61,7 +64,7 @@ def merged_events(events: pa.Table) -> pa.Table:
         np.maximum.at(attempts, index[tried], numbers_of(events["attempt"], 0)[tried])
     merged["attempts"] = pa.array(attempts)
     for stage, rows in at_stage.items():
-        merged[moment(Stage(stage))] = column_of(_least(count, index[rows], at[rows]), GREATEST)
+        merged[moment(stage)] = column_of(_least(count, index[rows], at[rows]), GREATEST)
         if stage == Stage.RECEIVED:
             merged[LAST_RECEIVED] = column_of(_greatest(count, index[rows], at[rows]), LEAST)
     return pa.table(merged)
@@ -139,7 +142,7 @@ def _least(count: int, index: Numbers, values: Numbers) -> Numbers:
 
 
 def _merged_texts(
-    column: pa.ChunkedArray, name: str, count: int, index: Numbers, at_stage: Mapping[str, Numbers]
+    column: pa.ChunkedArray, name: str, count: int, index: Numbers, at_stage: Mapping[Stage, Numbers]
 ) -> pa.Array | None:
     """None if no row has a text that counts."""
     codes, texts = texts_of(column)

@@ -14,7 +14,7 @@ from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.schemas.hourly import SERVERS_HOURLY
 from tocsin.pipeline.transforms.device_sets import DeviceSets, joined_sets, sets_of
 from tocsin.pipeline.transforms.hour_counts import COUNTS, HourCounts
-from tocsin.pipeline.transforms.row_columns import GREATEST, LEAST, Numbers, numbers_of
+from tocsin.pipeline.transforms.row_columns import GREATEST, LEAST, Numbers, numbers_of, texts_of
 from tocsin.pipeline.transforms.small_groups import UNPLACED, Cells
 from tocsin.pipeline.transforms.table_columns import Columns, columns_of
 
@@ -54,11 +54,9 @@ def count_subscription_changes(events: pa.Table, hour: int) -> ChangedSubscripti
     Counts ids: a change that was written or read twice is one change.
     """
     rows = events.filter(events["smp_host"].is_valid())
-    numbers: dict[HostChange, int] = {}
-    host = np.array(
-        [numbers.setdefault(HostChange(hour, each), len(numbers)) for each in rows["smp_host"].to_pylist()],
-        np.int64,
-    )
+    codes, texts = texts_of(rows["smp_host"])
+    found, host = np.unique(codes, return_inverse=True)
+    names = [texts[code] for code in found.tolist()]  # other events of the file may have other hosts
     status = rows["to_status"]
     none = pc.is_null(status)
     fine = pc.is_in(status, pa.array([SUBSCRIBED, *UNSUBSCRIBED, *PENDING]))
@@ -67,7 +65,7 @@ def count_subscription_changes(events: pa.Table, hour: int) -> ChangedSubscripti
         pc.or_(none, pc.is_in(status, pa.array(UNSUBSCRIBED))),
         pc.invert(pc.or_(none, fine)),
     )
-    changes = np.zeros((len(numbers), len(CHANGE_COUNTS)), np.int64)
+    changes = np.zeros((len(names), len(CHANGE_COUNTS)), np.int64)
     for at, holds in enumerate(kinds):
         chosen = pa.table({"host": pa.array(host), "id": rows["id"]}).filter(
             pc.and_(holds, rows["id"].is_valid())
@@ -75,7 +73,9 @@ def count_subscription_changes(events: pa.Table, hour: int) -> ChangedSubscripti
         ids = chosen.group_by(["host", "id"], use_threads=False).aggregate([])
         np.add.at(changes[:, at], ids["host"].to_numpy(), 1)
     queue = numbers_of(rows["queue"])
-    return ChangedSubscriptions(list(numbers), changes, sets_of(host[queue != LEAST], queue[queue != LEAST]))
+    known = queue != LEAST
+    hosts = [HostChange(hour, name) for name in names]
+    return ChangedSubscriptions(hosts, changes, sets_of(host[known], queue[known]))
 
 
 def servers_hourly(

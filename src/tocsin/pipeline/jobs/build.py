@@ -9,8 +9,8 @@ from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, step
 from tocsin.pipeline.lake.tables import EVENTS_TABLE
 from tocsin.pipeline.spark.session import spark_session, where_it_runs
-from tocsin.pipeline.spark.streams import StoppedError, stop_signals, stopping
-from tocsin.pipeline.update.build import accounting, build_and_expire, is_short, unbuilt
+from tocsin.pipeline.spark.streams import StoppedError, stop_signals, stopping, unless_stopped
+from tocsin.pipeline.update.build import accounting, build_and_expire, unbuilt
 from tocsin.pipeline.update.retention import LATE
 
 ACCOUNT_IS_OFF: Final = (
@@ -35,16 +35,16 @@ def run_build(job: JobOptions, *, smallest_group: int | None) -> int:
         summary.add(**unbuilt(lake))
         summary.show(as_json=job.as_json)
         return 0
-    with spark_session(job.spark("build", many_rows=True, short=is_short(lake))) as spark:
+    with spark_session(job.spark("build", many_rows=True, short=True)) as spark:
         summary.add(**where_it_runs(spark))
         with step(spark, "build") as shown, stop_signals() as stop:
             try:
                 with stopping(spark, stop):
-                    built = build_and_expire(spark, lake, smallest_group, shown)
+                    built = build_and_expire(spark, lake, smallest_group, unless_stopped(stop, shown))
+                    account = accounting(spark, lake)
             except StoppedError as stopped:
                 raise StoreError(f"build: {stopped}") from None
         summary.add(**built.figures)
-        account = accounting(spark, lake)
     summary.add(**account)
     off = bool(account["difference"])
     if built.failures:

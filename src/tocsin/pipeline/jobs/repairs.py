@@ -30,7 +30,10 @@ def run_rebuild(job: JobOptions, first: date, *, smallest_group: int | None) -> 
     )
     failures: dict[str, str] = {}
     if not job.dry_run:
-        with spark_session(job.spark("rebuild", many_rows=True)) as spark, step(spark, "rebuild") as shown:
+        with (
+            spark_session(job.spark("rebuild", many_rows=True, short=True)) as spark,
+            step(spark, "rebuild") as shown,
+        ):
             built = rebuild(spark, lake, first, smallest_group=smallest_group, step=shown)
         summary.add(**built.figures)
         failures = built.failures

@@ -25,8 +25,8 @@ from tocsin.pipeline.service.settings import PipelineSettings
 from tocsin.pipeline.spark.session import spark_session
 from tocsin.pipeline.spark.streams import StoppedError, stop_signals, stopping
 from tocsin.pipeline.update.build import build_or_say_why, unbuilt
+from tocsin.pipeline.update.day_tables import first_line
 from tocsin.pipeline.update.event_stream import STREAM
-from tocsin.pipeline.update.hourly_tables import first_line
 
 NAME: Final = "pipeline"
 

@@ -1,22 +1,25 @@
 """Writes and reads the Parquet files of a table from executors.
 
 In a local folder Spark's own reader and writer do it. Object storage would need jars for them, so there Python
-functions on the executors do it, with the same library that writes the commits. They also write many small files to a
-folder: Spark's writer starts two processes (`chmod`) for each file, which costs ten times as much as the file. For the
-same reason the driver writes a table of few rows itself.
+functions on the executors do it, with the same library that writes the commits. Tasks that compute rows with Python
+write them in the same way (`write_rows`), and so does the driver with few rows: Spark's writer starts two processes
+(`chmod`) for each file, which costs ten times as much as a small file.
 """
 
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 import pyarrow.compute as pc  # type: ignore[import-untyped]  # it has no types
 import pyarrow.dataset as arrow_dataset  # type: ignore[import-untyped]  # it has no types
@@ -46,32 +49,48 @@ def write_files(
     table: TableSpec,
     name: str,
     *,
-    scattered: bool = False,
     few: bool = False,
 ) -> list[DataFile]:
     """Writes the rows to new files that no commit names yet. A few rows may come as a table of pyarrow.
 
-    `scattered`: there are many partitions with few rows each. `few`: the rows are so few that the driver writes them,
-    which takes a tenth of the time of a Spark job that writes.
+    `few`: the rows are so few that the driver writes them, which takes a tenth of the time of a Spark job that writes.
     """
     if few and isinstance(rows, DataFrame):
         rows = rows.toArrow()
-    folder = f"{WRITE}={name}-{uuid.uuid4().hex[:8]}"
-    if place.local is not None and isinstance(rows, DataFrame) and not scattered:
-        return _synced(place.local, _write_with_spark(rows, place.local, table, folder))
+    folder = _folder(name)
+    if place.local is not None and isinstance(rows, DataFrame):
+        return synced(place, _write_with_spark(rows, place.local, table, folder))
+    if isinstance(rows, pa.Table):
+        return synced(place, write_rows(rows, place, table, name))
     writer = _Writer(place, table.partitioned_by, table.plain, folder)
-    written: list[Any]
-    if isinstance(rows, DataFrame):
-        ordered = rows.sortWithinPartitions(*table.partitioned_by) if scattered else rows
-        written = ordered.mapInArrow(writer, WRITTEN).collect()
-    else:
-        whole = rows.combine_chunks().to_batches()  # in one piece, so that no partition is split
-        written = [row for batch in writer(whole) for row in batch.to_pylist()]
-    files = [
-        DataFile(row["path"], row["rows"], row["size"], tuple(json.loads(row["partition"])))
-        for row in written
-    ]
-    return files if place.local is None else _synced(place.local, files)
+    written = rows.mapInArrow(writer, WRITTEN).collect()
+    return synced(place, [_written_file(row.asDict()) for row in written])
+
+
+def write_rows(rows: pa.Table, place: TablePlace, table: TableSpec, name: str) -> list[DataFile]:
+    """Writes the rows with Python, here or on an executor. They are not synced yet."""
+    writer = _Writer(place, table.partitioned_by, table.plain, _folder(name))
+    whole = rows.combine_chunks().to_batches()  # in one piece, so that no partition is split
+    return [_written_file(row) for batch in writer(whole) for row in batch.to_pylist()]
+
+
+def synced(place: TablePlace, files: list[DataFile]) -> list[DataFile]:
+    """Files of a folder are on disk before a commit names them."""
+    if (folder := place.local) is not None:
+        for file in files:
+            sync(folder / file.path)
+        for each in {(folder / file.path).parent for file in files}:
+            sync(each)
+    return files
+
+
+def _written_file(row: Mapping[str, Any]) -> DataFile:
+    partition = tuple(json.loads(row["partition"]))
+    return DataFile(row["path"], row["rows"], row["size"], partition, modified=time.time())
+
+
+def _folder(name: str) -> str:
+    return f"{WRITE}={name}-{uuid.uuid4().hex[:8]}"
 
 
 def read_files(
@@ -121,15 +140,6 @@ def _write_with_spark(rows: DataFrame, folder: Path, table: TableSpec, name: str
         rows_in_file = parquet.read_metadata(path).num_rows
         found.append(DataFile(str(path.relative_to(folder)), rows_in_file, path.stat().st_size, values))
     return found
-
-
-def _synced(folder: Path, files: list[DataFile]) -> list[DataFile]:
-    """On disk before a commit names them."""
-    for file in files:
-        sync(folder / file.path)
-    for each in {(folder / file.path).parent for file in files}:
-        sync(each)
-    return files
 
 
 @dataclass(slots=True)
@@ -188,6 +198,7 @@ class _Writer:
                         compression="zstd",
                         compression_level=1,
                         use_dictionary=encoded,
+                        store_schema=False,  # otherwise readers would get dictionaries in place of texts
                     )
                     open_files[partition] = _OpenFile(path, stream, writer)
                 open_files[partition].writer.write_table(rows)
@@ -226,12 +237,16 @@ class _Reader:
 def _split(rows: pa.Table, partitioned_by: Sequence[str]) -> Iterator[tuple[Partition, pa.Table]]:
     """The rows of each partition, without its columns."""
     names = list(partitioned_by)
-    ordered = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names]))
-    rest, start = ordered.drop_columns(names), 0
-    counts = ordered.group_by(names, use_threads=False).aggregate([([], "count_all")])  # keeps the order
-    for values in counts.to_pylist():
-        yield tuple(str(values[name]) for name in names), rest.slice(start, values["count_all"])
-        start += values["count_all"]
+    ordered = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names])).combine_chunks()
+    differs = np.zeros(max(len(ordered) - 1, 0), bool)
+    for name in names:
+        column = ordered[name]
+        differs |= pc.not_equal(column[1:], column[:-1]).to_numpy()
+    # Grouping with Arrow would not do: it keeps the order of groups only as long as there are few.
+    starts = [0, *(np.flatnonzero(differs) + 1).tolist()] if len(ordered) else []
+    rest = ordered.drop_columns(names)
+    for start, end in pairwise([*starts, len(ordered)]):
+        yield tuple(str(ordered[name][start].as_py()) for name in names), rest.slice(start, end - start)
 
 
 def _batches(

@@ -10,14 +10,24 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Final
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
+from numpy.typing import NDArray
 
 from tocsin.pipeline.lake.weighted_values import WeightedValues
 
 _FAMILY: Final = 15
 _EMPTY: Final = 1
+_SORTED: Final = 2
+"""The values that stand for themselves are in order."""
+_SINGLE: Final = 4
+K: Final = 200
+"""Ranks are accurate to about 1 %."""
+M: Final = 8
+"""The least room of a level."""
 _HEAD: Final = struct.Struct("<BBBBHBB")  # preamble ints, version, family, flags, k, m, unused
 _FULL: Final = struct.Struct("<QHBB")  # n, least k, levels, unused
 _SINGLE_VERSION: Final = 2
@@ -63,6 +73,53 @@ def weighted_quantiles(sketches: Iterable[bytes], ranks: Sequence[float]) -> lis
     for sketch in sketches:
         merged.add(sketch)
     return merged.quantiles(ranks)
+
+
+def sketch_of(values: NDArray[np.int64], weights: NDArray[np.int64], least: int, greatest: int) -> bytes:
+    """A sketch of sorted values, each of which stands for a number of values. `least` and `greatest`: of all values."""
+    n = int(weights.sum())
+    if n == 1:
+        return _HEAD.pack(2, _SINGLE_VERSION, _FAMILY, _SINGLE | _SORTED, K, M, 0) + struct.pack("<q", least)
+    if n > K:
+        values, weights = cut_sample(values, weights, K)
+    levels = int(weights.max()).bit_length()
+    if levels > 1:  # the lowest level is first
+        order = np.argsort(weights, kind="stable")
+        values, weights = values[order], weights[order]
+    capacity = _capacity(levels)
+    starts = capacity - len(values) + np.searchsorted(weights, 1 << np.arange(levels))
+    return b"".join(
+        (
+            _HEAD.pack(5, 1, _FAMILY, _SORTED, K, M, 0),
+            _FULL.pack(n, K, levels, 0),
+            starts.astype("<i4").tobytes(),
+            struct.pack("<qq", least, greatest),
+            values.astype("<i8", copy=False).tobytes(),
+        )
+    )
+
+
+def cut_sample(
+    values: NDArray[np.int64], weights: NDArray[np.int64], most: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """At most about as many of the values. Weights are powers of two and become smaller towards the greatest values."""
+    whole = int(weights.sum())
+    size = 0
+    while whole >> size > most:
+        size += 1
+    runs, rest = whole >> size, whole & ((1 << size) - 1)
+    bits = [bit for bit in range(size - 1, -1, -1) if rest >> bit & 1]
+    lengths = np.concatenate([np.full(runs, 1 << size), np.array([1 << bit for bit in bits], np.int64)])
+    middles = np.cumsum(lengths) - lengths + (lengths - 1) // 2
+    if len(values) == whole:
+        return values[middles], lengths
+    return values[np.searchsorted(np.cumsum(weights), middles, side="right")], lengths
+
+
+@cache
+def _capacity(levels: int) -> int:
+    """The number of values for which readers make room (`KllHelper.computeTotalItemCapacity`)."""
+    return sum(max(M, (((K << 1) << depth) // 3**depth + 1) >> 1) for depth in range(levels))
 
 
 def _take(sketch: bytes, values: array[int], weights: array[int]) -> None:

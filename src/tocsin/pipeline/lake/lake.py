@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -35,7 +35,7 @@ from tocsin.pipeline.lake.commits import (
     TableChanges,
     TableSnapshot,
 )
-from tocsin.pipeline.lake.data_files import WRITE, read_files, rows_in_files, write_files
+from tocsin.pipeline.lake.data_files import WRITE, read_files, rows_in_files, synced, write_files
 from tocsin.pipeline.lake.earlier_form import COMMITS
 from tocsin.pipeline.lake.places import TablePlace, table_place
 from tocsin.pipeline.lake.status_files import DEFAULT_LAKE
@@ -80,6 +80,14 @@ class LakeTable:
         chosen = self.snapshot().files.values() if files is None else files
         return read_files(spark, self.place, self.table, list(chosen))
 
+    def read_as_written(self, spark: SparkSession, files: Sequence[DataFile]) -> DataFrame:
+        """Like `read`, without columns that none of the files has: their absence says that no row has a value."""
+        storage, names = self.place.files(), set(self.table.partitioned_by)
+        for file in files:
+            with storage.open_input_file(file.path) as source:
+                names.update(ParquetFile(source).schema_arrow.names)
+        return self.read(spark, files).select(*(name for name in self.table.schema.names if name in names))
+
     def arrow(self, files: Iterable[DataFile] | None = None) -> pa.Table:
         """Like `read`, without Spark: for few rows."""
         return self.scan(files).to_table()
@@ -91,7 +99,7 @@ class LakeTable:
 
     def publish(
         self,
-        rows: DataFrame | pa.Table,
+        rows: DataFrame | pa.Table | Sequence[DataFile],
         *,
         key: str | None = None,
         number: int = 1,
@@ -99,10 +107,11 @@ class LakeTable:
         sources: Mapping[str, int] | None = None,
         based_on: TableSnapshot | None = None,
         notes: str = "",
-        scattered: bool = False,
         few: bool = False,
     ) -> Commit | None:
-        """Adds the rows, replacing all rows of some partitions. `scattered`, `few`: see `write_files`.
+        """Adds the rows, replacing all rows of some partitions. `few`: see `write_files`.
+
+        Tasks may have written the rows already (`write_rows`); then `rows` are their files.
 
         Returns None if the batch with this key and number, or a later one of this key, was published before. Raises
         OvertakenError if the rows were computed from a snapshot of this table that is out of date.
@@ -120,10 +129,14 @@ class LakeTable:
 
         if overtaken(self.snapshot()):
             return None
-        began = time.monotonic()
-        name = f"{key or 'rows'}-{number}"
-        files = write_files(rows, self.place, self.table, name, scattered=scattered, few=few)
-        if time.monotonic() - began > READERS_HOURS * 3600:
+        began = time.time()
+        if isinstance(rows, DataFrame | pa.Table):
+            name = f"{key or 'rows'}-{number}"
+            files = write_files(rows, self.place, self.table, name, few=few)
+        else:
+            files = synced(self.place, list(rows))
+            began = min((file.modified for file in files), default=began)
+        if time.time() - began > READERS_HOURS * 3600:
             raise StoreError(
                 f"writing a batch of {self.table.name} took longer than {READERS_HOURS} hours, after which files "
                 "without a commit may be deleted: give Spark more cores, or less at once"
@@ -166,12 +179,7 @@ class LakeTable:
         old = small_files((file for file in files if file.path not in apart), now)
         if not old:
             return 0
-        storage, names = self.place.files(), set(self.table.partitioned_by)
-        for file in old:
-            with storage.open_input_file(file.path) as source:
-                names.update(ParquetFile(source).schema_arrow.names)
-        # Columns that no row has stay away: their absence says so (`column_values`).
-        rows = self.read(spark, old).select(*(name for name in self.table.schema.names if name in names))
+        rows = self.read_as_written(spark, old)
         tasks = min(len({file.partition for file in old}), spark.sparkContext.defaultParallelism * 4)
         whole = rows.repartition(tasks, *self.table.partitioned_by)
         new = write_files(whole, self.place, self.table, "compacted")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -90,8 +89,6 @@ FOR_FEW_ROWS: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Replanning after each stage and compiling code cost more than they save."""
-FOR_MANY_GROUPS: Final = {"spark.sql.codegen.aggregate.map.twolevel.enabled": "false"}
-"""A small map in front of the large one helps only if most rows belong to a few thousand groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +148,6 @@ def where_it_runs(spark: SparkSession) -> dict[str, str]:
     """For the summary of a job."""
     context = spark.sparkContext
     return {"master": context.master or "", "application": context.applicationId}
-
-
-def is_one_process(spark: SparkSession) -> bool:
-    """Whether the driver does all the work: the master is `local` or `local[N]`."""
-    return re.fullmatch(r"local(\[.*\])?", spark.sparkContext.master or "") is not None
 
 
 @contextmanager

@@ -96,6 +96,17 @@ def stopping(spark: SparkSession, stop: list[int]) -> Iterator[None]:
         canceller.join()
 
 
+def unless_stopped(stop: list[int], step: Callable[[str], None]) -> Callable[[str], None]:
+    """Ends the body of `stopping` between two steps, too: this process does a part of the work itself."""
+
+    def checked(part: str) -> None:
+        if stop:
+            raise StoppedError(part)
+        step(part)
+
+    return checked
+
+
 def _cancel_when(spark: SparkSession, stop: list[int], ended: threading.Event) -> None:
     while not ended.wait(POLL_SECONDS):
         if stop:

@@ -16,37 +16,69 @@ A device is a token. On days without any token, when only an SMP router wrote ev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
-from pyspark.sql import functions as F
+import numpy as np
 
-from tocsin.pipeline.schemas.events import BY_HOUR
 from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
+from tocsin.pipeline.transforms.device_sets import DeviceSets
+from tocsin.pipeline.transforms.hour_counts import Group, HourCounts
+from tocsin.pipeline.transforms.row_columns import Numbers
 
-GROUP: Final = (*BY_HOUR, "smp_host", "provider")
-CELL: Final = ("cell_hour", "cell_host", "cell_provider")
 HourKey = tuple[str, int]
 """Day and hour."""
+UNPLACED: Final = -1
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Says to which cell each group belongs. Groups that are not named are withheld."""
+    """Says to which cell each group of a day belongs."""
 
-    groups: DataFrame
-    """`day`, `hour`, `smp_host`, `provider` (empty instead of null) and the columns of CELL."""
-    hours: DataFrame
-    """`day`, `hour` and `cell_hour`."""
+    cells: Sequence[Group]
+    number_of_group: Numbers
+    """The cell of each group, UNPLACED for groups that are withheld."""
+    hours: Mapping[int, int] | None
+    """The hour that each hour is counted with; None if every hour is counted by itself."""
+    hosts: Mapping[tuple[int, str], str | None]
+    """By hour and host (empty instead of none): the host of the cell."""
     smallest: int
 
+    def place(self, hour: int, host: str) -> tuple[int, str | None] | None:
+        """Hour and host of the cell that counts what is not about a notification, None if it is withheld.
 
-def sizes_of(hours: DataFrame) -> DataFrame:
-    """Numbers of tokens and of queues without a known token, by hour, and by whole day where `hour` is null."""
-    return hours.groupingSets([list(BY_HOUR), ["day"]], *BY_HOUR).agg(
-        *(F.hll_sketch_estimate(F.hll_union_agg(name)).alias(name) for name in ("tokens", "queues"))
+        Hosts without notifications count as small ones.
+        """
+        if self.hours is None:
+            return hour, host
+        if hour not in self.hours:
+            return None
+        return self.hours[hour], self.hosts.get((hour, host), SMALL_GROUPS)
+
+
+@dataclass(frozen=True, slots=True)
+class DaySizes:
+    """Numbers of devices of a day with notifications."""
+
+    by_hour: Mapping[int, int]
+    whole: int
+    by_queue: bool
+    """Whether queues stand for devices, because no token is known."""
+
+
+def sizes_of(counts: HourCounts) -> DaySizes:
+    hours = sorted({group.hour for group in counts.groups})
+    at = {hour: number for number, hour in enumerate(hours)}
+    by_hour = np.array([at[group.hour] for group in counts.groups], np.int64)
+    tokens, queues = counts.tokens_by(by_hour), counts.queues.united(by_hour)
+    day = np.zeros(len(hours), np.int64)
+    [whole_tokens], [whole_queues] = (each.united(day).sizes(1) for each in (tokens, queues))
+    by_queue = not whole_tokens
+    sizes = (queues if by_queue else tokens).sizes(len(hours))
+    return DaySizes(
+        dict(zip(hours, sizes, strict=True)), whole_queues if by_queue else whole_tokens, by_queue
     )
 
 
@@ -79,89 +111,68 @@ def cell_hours(
     return found
 
 
-def cells_of(hours: DataFrame, cell_hours: DataFrame, *, smallest: int) -> Cells:
-    """`cell_hours`: `day`, `hour`, `cell_hour` and `by_queue`, whether queues stand for devices on that day."""
-    named = hours.join(F.broadcast(cell_hours), on=list(BY_HOUR), how="inner")  # unique by hour
-    devices = F.when(F.col("by_queue"), F.col("queues")).otherwise(F.col("tokens")).alias("devices")
-    each = named.select("day", "hour", "cell_hour", *_plain(), devices)
-    cell = ("day", "cell_hour")
-    by_host = each.groupBy(*cell, "smp_host").agg(F.hll_union_agg("devices").alias("sketch"))
-    measured = by_host.withColumn("devices", F.hll_sketch_estimate("sketch"))
-    small = F.col("devices") < smallest
-    whole = Window.partitionBy(*cell).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    pools = measured.select(
-        "*",
-        F.max(small).over(whole).alias("pooled"),
-        number(F.when(small, F.col("sketch")), over=whole).alias("pool"),
-        F.min(F.when(~small, F.struct("devices", "smp_host"))).over(whole).alias("least"),
-    )
-    joins = F.col("pooled") & (F.col("pool") < smallest) & (F.col("smp_host") == F.col("least.smp_host"))
-    hidden = small | F.coalesce(joins, F.lit(False))
-    host = F.when(hidden, F.lit(SMALL_GROUPS)).otherwise(F.col("smp_host")).alias("cell_host")
-    hosts = pools.select(*cell, "smp_host", host)
-    placed = each.join(F.broadcast(hosts), on=[*cell, "smp_host"], how="inner")  # unique by cell and host
-    return Cells(_with_providers(placed, smallest), cell_hours.drop("by_queue"), smallest)
+def own_cells(counts: HourCounts) -> Cells:
+    """Every group is shown as it is."""
+    return Cells(counts.groups, np.arange(len(counts.groups)), None, {}, 1)
 
 
-def _with_providers(placed: DataFrame, smallest: int) -> DataFrame:
-    """Names providers only where each of a host's providers is large enough. Rows without one reached no provider."""
-    cell = ["day", "cell_hour", "cell_host"]
-    known = placed.where(F.col("provider") != "")
-    sizes = known.groupBy(*cell, "provider").agg(number(F.col("devices")).alias("devices"))
-    fine = sizes.groupBy(*cell).agg((F.min("devices") >= smallest).alias("fine"))
-    joined = placed.join(F.broadcast(fine), on=cell, how="left")  # unique by cell
-    named = F.coalesce("fine", F.lit(True)) | (F.col("provider") == "")
-    provider = F.when(named, F.col("provider")).otherwise(F.lit(SMALL_GROUPS)).alias("cell_provider")
-    return joined.select(*GROUP, "cell_hour", "cell_host", provider)
+def cells_of(counts: HourCounts, hours: Mapping[int, int], *, by_queue: bool, smallest: int) -> Cells:
+    """`hours`: see Cells. `by_queue`: see DaySizes."""
+    groups = counts.groups
+    devices = counts.queues if by_queue else counts.tokens_by(np.arange(len(groups)))
+    placed = [at for at, group in enumerate(groups) if group.hour in hours]
+    host_of = {at: (hours[groups[at].hour], groups[at].smp_host or "") for at in placed}
+    hidden = _small_hosts(devices, host_of, len(groups), smallest)
+    cell_host = {at: SMALL_GROUPS if key in hidden else key[1] for at, key in host_of.items()}
+    provider_of = {
+        at: (host_of[at][0], cell_host[at], groups[at].provider or "") for at in placed if groups[at].provider
+    }
+    sizes = _sizes(devices, provider_of, len(groups))
+    few = {(hour, host) for (hour, host, _), size in sizes.items() if size < smallest}
+    cells: dict[Group, int] = {}
+    number_of_group = np.full(len(groups), UNPLACED, np.int64)
+    for at in placed:
+        hour, host, provider = host_of[at][0], cell_host[at], groups[at].provider
+        if provider and (hour, host) in few:
+            provider = SMALL_GROUPS
+        number_of_group[at] = cells.setdefault(Group(hour, host or None, provider or None), len(cells))
+    hosts = {(groups[at].hour, groups[at].smp_host or ""): cell_host[at] or None for at in placed}
+    return Cells(list(cells), number_of_group, hours, hosts, smallest)
 
 
-def in_cells(rows: DataFrame, cells: Cells | None) -> DataFrame:
-    """Replaces hour, host and provider by those of the cell. Without cells, everything keeps its name."""
-    if cells is None:
-        return rows
-    others = [name for name in rows.columns if name not in GROUP]
-    plain = rows.select("day", "hour", *_plain(), *others)
-    joined = plain.join(F.broadcast(cells.groups), on=list(GROUP), how="inner")  # unique by group
-    host, provider = (F.nullif(F.col(name), F.lit("")) for name in ("cell_host", "cell_provider"))
-    named = [F.col("cell_hour").alias("hour"), host.alias("smp_host"), provider.alias("provider")]
-    return joined.select("day", *named, *others).select(*rows.columns)
+def _small_hosts(
+    devices: DeviceSets, host_of: Mapping[int, tuple[int, str]], groups: int, smallest: int
+) -> set[tuple[int, str]]:
+    """Hour and host of hosts that are counted together."""
+    sizes = _sizes(devices, host_of, groups)
+    hidden = {key for key, size in sizes.items() if size < smallest}
+    pool = {at: (key[0], SMALL_GROUPS) for at, key in host_of.items() if key in hidden}
+    large: dict[int, list[tuple[int, str]]] = {}
+    for (hour, host), size in sizes.items():
+        if size >= smallest:
+            large.setdefault(hour, []).append((size, host))
+    for (hour, _), together in _sizes(devices, pool, groups).items():
+        if together < smallest and hour in large:
+            hidden.add((hour, min(large[hour])[1]))
+    return hidden
 
 
-def hosts_in_cells(rows: DataFrame, cells: Cells | None) -> DataFrame:
-    """Like `in_cells` for rows without a provider. Hosts without notifications count as small ones."""
-    if cells is None:
-        return rows
-    hosts = cells.groups.select(*BY_HOUR, "smp_host", "cell_host").distinct()
-    hours = rows.join(F.broadcast(cells.hours), on=list(BY_HOUR), how="inner")  # unique by hour
-    joined = hours.join(F.broadcast(hosts), on=[*BY_HOUR, "smp_host"], how="left")  # unique by hour and host
-    others = [name for name in rows.columns if name not in ("day", "hour", "smp_host")]
-    host = F.coalesce("cell_host", F.lit(SMALL_GROUPS)).alias("smp_host")
-    return joined.select("day", F.col("cell_hour").alias("hour"), host, *others).select(*rows.columns)
+def _sizes(devices: DeviceSets, key_of: Mapping[int, Key], groups: int) -> dict[Key, int]:
+    """Numbers of devices by key. `devices`: by group, of which some have a key."""
+    keys: dict[Key, int] = {}
+    number_of = np.full(groups, UNPLACED, np.int64)
+    for at, key in key_of.items():
+        number_of[at] = keys.setdefault(key, len(keys))
+    return dict(zip(keys, devices.united(number_of).sizes(len(keys)), strict=True))
 
 
-def with_large_categories(
-    counted: DataFrame, *, by: tuple[str, ...], category: str, size: str, smallest: int
-) -> DataFrame:
-    """Adds `shown`: the category, or `(small groups)` for small ones and the smallest of the others.
+def shown_categories(sizes: Mapping[str, int], *, smallest: int) -> dict[str, str]:
+    """Each category as it is shown: `(small groups)` stands for small ones and the smallest of the others.
 
     Without that one, the difference between all categories and those shown would tell about the small ones.
     """
-    small = F.col(size) < smallest
-    whole = Window.partitionBy(*by).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    least = F.min(F.when(~small, F.struct(F.col(size), F.col(category)))).over(whole)
-    joined = counted.select("*", F.max(small).over(whole).alias("_some"), least.alias("_least"))
-    joins = F.col("_some") & (F.col(category) == F.col(f"_least.{category}"))
-    hidden = small | F.coalesce(joins, F.lit(False))
-    shown = F.when(hidden, F.lit(SMALL_GROUPS)).otherwise(F.col(category)).alias("shown")
-    return joined.select(*counted.columns, shown)
-
-
-def number(sketches: Column, *, over: WindowSpec | None = None) -> Column:
-    """Aggregates sketches of devices to their number."""
-    union = F.hll_union_agg(sketches)
-    return F.coalesce(F.hll_sketch_estimate(union if over is None else union.over(over)), F.lit(0))
-
-
-def _plain() -> list[Column]:
-    """Null would match nothing in a join."""
-    return [F.coalesce(name, F.lit("")).alias(name) for name in ("smp_host", "provider")]
+    hidden = {category for category, size in sizes.items() if size < smallest}
+    others = [(size, category) for category, size in sizes.items() if size >= smallest]
+    if hidden and others:
+        hidden.add(min(others)[1])
+    return {category: SMALL_GROUPS if category in hidden else category for category in sizes}

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tocsin.errors import StoreError
-from tocsin.pipeline.lake.column_values import FileValues
 from tocsin.pipeline.lake.commits import OvertakenError
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
@@ -28,19 +27,16 @@ from tocsin.pipeline.lake.tables import (
     TABLES,
 )
 from tocsin.pipeline.schemas.hourly import ACCOUNT
-from tocsin.pipeline.spark.session import FOR_FEW_ROWS, FOR_MANY_GROUPS, query_settings
-from tocsin.pipeline.update.hourly_tables import HourlyTables, first_line
+from tocsin.pipeline.spark.session import FOR_FEW_ROWS, query_settings
+from tocsin.pipeline.update.day_tables import first_line
+from tocsin.pipeline.update.event_files import FileNotes
+from tocsin.pipeline.update.hourly_tables import HourlyTables
 from tocsin.pipeline.update.notification_merge import merge_new_events, new_events
 from tocsin.pipeline.update.retention import LATE, expire
 
-PARTITIONS: Final = "spark.sql.shuffle.partitions"
-EVENTS_IN_PARTITION: Final = 5_000_000
-"""Merging their notifications takes about 200 MB."""
 ATTEMPTS: Final = 20
 """How often a build begins again because another one of the same lake was faster."""
 FEW_EVENTS: Final = 50_000
-SHORT_EVENTS: Final = 8_000_000
-"""Up to as many, a build ends before code of Java's better compiler repays its making."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +70,12 @@ def build(
     `smallest_group`: None for that of the tables.
     """
     written: dict[str, int] = {}
-    files: dict[str, FileValues] = {}
+    files: dict[str, FileNotes] = {}
     late = 0
     for _ in range(ATTEMPTS):
         try:
             step(NOTIFICATIONS_TABLE.name)
-            with query_settings(spark, {**FOR_MANY_GROUPS, PARTITIONS: _partitions(spark, lake)}):
-                merge = merge_new_events(spark, lake)
+            merge = merge_new_events(spark, lake)
             if merge is not None:
                 late += merge.late_events
                 files |= merge.files
@@ -100,7 +95,7 @@ def build_tables(
     written: dict[str, int],
     *,
     from_day: date | None = None,
-    known: Mapping[str, FileValues] | None = None,
+    known: Mapping[str, FileNotes] | None = None,
 ) -> dict[str, str]:
     """Updates the tables of counts, and makes all of them again from a day on if one is given.
 
@@ -166,11 +161,6 @@ def unbuilt(lake: Lake) -> dict[str, int]:
     return {"new_files": len(new), "new_events": sum(file.rows for file in new)}
 
 
-def is_short(lake: Lake) -> bool:
-    """Whether a build of the new events gains from quickly compiled code."""
-    return unbuilt(lake)["new_events"] <= SHORT_EVENTS
-
-
 def accounting(spark: SparkSession, lake: Lake) -> dict[str, int]:
     """Totals of the funnel over all hours in the lake."""
     names = (*ACCOUNT, "difference")
@@ -178,9 +168,3 @@ def accounting(spark: SparkSession, lake: Lake) -> dict[str, int]:
     totals = rows.agg(*(F.coalesce(F.sum(name), F.lit(0)) for name in names)).head()
     assert totals is not None
     return dict(zip(names, totals, strict=True))
-
-
-def _partitions(spark: SparkSession, lake: Lake) -> str:
-    """Enough partitions for each to fit into memory."""
-    least = int(spark.conf.get(PARTITIONS) or 1)
-    return str(max(least, -(-unbuilt(lake)["new_events"] // EVENTS_IN_PARTITION)))

@@ -6,19 +6,16 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from tocsin.pipeline.checks.event_checks import period_day
-from tocsin.pipeline.lake.column_values import column_values_of
 from tocsin.pipeline.lake.commits import Partition
 from tocsin.pipeline.lake.lake import Lake, LakeTable
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, NOTIFICATIONS_TABLE, TableSpec
-from tocsin.pipeline.schemas.notifications import STAGES, moment
-from tocsin.pipeline.transforms import notifications as transform
 from tocsin.pipeline.update.build import Built, build_tables
-from tocsin.pipeline.update.notification_merge import LEAD, merge_new_events
-from tocsin.pipeline.update.retention import EPOCH, FORGOTTEN, is_late, rows_since
+from tocsin.pipeline.update.event_files import EventFilter
+from tocsin.pipeline.update.notification_merge import LEAD, merge_files, merge_new_events
+from tocsin.pipeline.update.retention import EPOCH, FORGOTTEN, rows_since
 
 PSEUDONYMOUS: Final = (NOTIFICATIONS_TABLE, EVENTS_TABLE)
 
@@ -48,26 +45,14 @@ def rebuild(
 
 
 def _rebuild_notifications(spark: SparkSession, lake: Lake, since: date) -> int:
-    events, notifications = lake.table(EVENTS_TABLE), lake.table(NOTIFICATIONS_TABLE)
+    notifications = lake.table(NOTIFICATIONS_TABLE)
     before = notifications.snapshot()
-    day, first = (since - EPOCH).days, _first_day(lake, since).isoformat()
-    of_period = period_day(F.col("period")) >= day
-    files = list(events.snapshot().files.values())
-    values = column_values_of(spark, events, files)
-    fresh = events.read(spark, files).where(of_period & ~is_late(rows_since(lake)))
-    coded = transform.coded_events(fresh, stages=values.stages, texts=values.texts)
+    first = _first_day(lake, since).isoformat()
     replaced = [each for each in before.partitions if each[0] >= first]
-    kept = before.of_partitions(replaced)
-    if kept:
-        known = column_values_of(spark, notifications, kept)
-        earlier = notifications.read(spark, kept).where(~of_period)
-        old = transform.coded_rows(earlier, stages=known.stages, texts=known.texts)
-        coded, values = old.unionByName(coded, allowMissingColumns=True), values | known
-    commit = notifications.publish(
-        transform.decoded(transform.merged(coded), texts=values.texts),
-        replacing=replaced,
-        based_on=before,
-    )
+    events = list(lake.table(EVENTS_TABLE).snapshot().files.values())
+    chosen = EventFilter(rows_since(lake), periods_from=since)
+    merged = merge_files(spark, lake, events, before.of_partitions(replaced), chosen)
+    commit = notifications.publish(merged.files, replacing=replaced, based_on=before)
     return commit.rows if commit else 0
 
 
@@ -116,18 +101,7 @@ def _without_period(
     wanted = _of_period(number)
     found = rows.where(wanted).groupBy(*spec.partitioned_by).count().collect()
     partitions: list[Partition] = [tuple(str(row[name]) for name in spec.partitioned_by) for row in found]
-    kept = table.read(spark, snapshot.of_partitions(partitions)) if partitions else rows.limit(0)
-    left = _as_written(spark, kept.where(~wanted), table, partitions)
+    kept = table.read_as_written(spark, snapshot.of_partitions(partitions)) if partitions else rows.limit(0)
+    left = kept.where(~wanted)
     table.publish(left, replacing=partitions, sources=sources, based_on=snapshot)
     return sum(row["count"] for row in found)
-
-
-def _as_written(
-    spark: SparkSession, rows: DataFrame, table: LakeTable, partitions: list[Partition]
-) -> DataFrame:
-    """Without columns that no file has: their absence says that no row has a value."""
-    if table.table is not NOTIFICATIONS_TABLE or not partitions:
-        return rows
-    stages = column_values_of(spark, table, table.snapshot().of_partitions(partitions), texts=()).stages
-    absent = {moment(stage) for stage in STAGES if stage not in stages}
-    return rows.drop(*absent)

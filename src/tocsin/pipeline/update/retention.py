@@ -15,15 +15,11 @@ from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from typing import Final
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tocsin.pipeline.checks.event_checks import period_day
 from tocsin.pipeline.lake.commits import Partition
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, NOTIFICATIONS_TABLE, TABLES
-from tocsin.pipeline.schemas.events import NOTIFICATION
 
 EPOCH: Final = date(1970, 1, 1)
 ROWS_SINCE: Final = "rows_since"
@@ -47,20 +43,6 @@ def rows_since(lake: Lake) -> date:
 def late_events(lake: Lake) -> int:
     """Events that arrived after the rows of their day had expired, since the lake was created."""
     return lake.table(NOTIFICATIONS_TABLE).snapshot().sources.get(LATE, 0)
-
-
-def is_late(since: date) -> Column:
-    """Selects rows of `events` that belong to a day whose rows have expired, by their time or by their period."""
-    earlier = F.col(NOTIFICATION[0]).isNotNull() & (period_day(F.col("period")) < (since - EPOCH).days)
-    return (F.col("day") < F.lit(since)) | earlier
-
-
-def may_be_late(days: Iterable[str], periods: Iterable[str], since: date) -> bool:
-    """Whether events of these days and periods can be late. Most batches have none, and are not searched for them."""
-    first = (since - EPOCH).days
-    return min(days, default="9999") < since.isoformat() or any(
-        int(period.split("-")[0]) < first for period in periods
-    )
 
 
 def rebuildable(lake: Lake, partitions: Iterable[Partition]) -> frozenset[Partition]:

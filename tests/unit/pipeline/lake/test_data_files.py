@@ -9,11 +9,12 @@ import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
 import pyarrow.parquet as parquet  # type: ignore[import-untyped]  # it has no types
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, DataType, DateType, IntegerType, LongType, StringType
 
-from tocsin.pipeline.lake.data_files import WRITE
+from tocsin.pipeline.lake.data_files import WRITE, write_rows
 from tocsin.pipeline.lake.lake import Lake
-from tocsin.pipeline.lake.tables import SEGMENTS_TABLE, TABLES, TableSpec
+from tocsin.pipeline.lake.tables import FUNNEL_TABLE, SEGMENTS_TABLE, TABLES, TableSpec
 
 VALUES: dict[type[DataType], str] = {
     StringType: "concat('x', id)",
@@ -36,13 +37,24 @@ def test_every_value_of_every_column_comes_back(spark: SparkSession, lake: Lake,
     table = lake.table(spec)
     table.publish(made, key="one")
     table.publish(made.toArrow(), key="two")
-    table.publish(made, key="three", scattered=True)
-    table.publish(made, key="four", few=True)
+    table.publish(made, key="three", few=True)
+    table.publish(write_rows(made.toArrow(), table.place, spec, "four"), key="four")
     wanted = sorted(str(tuple(row)) for row in made.collect())
     assert sorted(str(tuple(row)) for row in table.read(spark).collect()) == sorted(4 * wanted)
     assert sorted(str(tuple(row.values())) for row in table.arrow().to_pylist()) == sorted(
         4 * [each.replace("bytearray(b", "b").replace("'))", "')") for each in wanted]
     )
+
+
+def test_rows_of_many_partitions_are_written_to_their_own(lake: Lake) -> None:
+    """Arrow keeps the order of a hundred groups only by chance."""
+    hours = [(date(2026, 11, 1 + number % 14), number * 7 % 24) for number in range(14 * 24)]
+    rows = [{"day": day, "hour": hour, "smp_host": f"{day} {hour}"} for day, hour in hours]
+    table = lake.table(FUNNEL_TABLE)
+    table.publish(pa.Table.from_pylist(rows, to_arrow_schema(FUNNEL_TABLE.schema)))
+    found = table.arrow().to_pylist()
+    assert len(found) == len(hours)
+    assert all(row["smp_host"] == f"{row['day']} {row['hour']}" for row in found)
 
 
 def test_a_task_keeps_few_files_open(

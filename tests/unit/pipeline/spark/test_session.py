@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +14,6 @@ from tocsin.pipeline.spark.java import java_home
 from tocsin.pipeline.spark.session import (
     COMPILER_DIRECTIVES,
     SparkSettings,
-    is_one_process,
     options_of,
     query_settings,
 )
@@ -93,18 +91,3 @@ def test_settings_hold_within_and_are_as_before_afterwards_also_after_a_failure(
         fail()
     assert within == ["17"]
     assert spark.conf.get(PARTITIONS) == before != "17"
-
-
-@pytest.mark.parametrize(
-    ("master", "one"),
-    [
-        ("local", True),
-        ("local[2]", True),
-        ("local[*]", True),
-        ("local-cluster[1,2,700]", False),
-        ("spark://host:7077", False),
-        ("yarn", False),
-    ],
-)
-def test_only_a_local_master_is_one_process(master: str, one: bool) -> None:
-    assert is_one_process(SimpleNamespace(sparkContext=SimpleNamespace(master=master))) is one  # type: ignore[arg-type]

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pyspark.sql import SparkSession
 
 from tests.doubles.delivery_lines import NOON, event
-from tests.unit.pipeline.rows import events, flag_counts_of, hours_of
+from tests.unit.pipeline.rows import counted, events
 from tocsin.events.delivery_events import DeliveryEvent, Stage
-from tocsin.pipeline.schemas.hourly import ENGINES_HOURLY, SMALL_GROUPS
-from tocsin.pipeline.transforms.engines import engines_hourly
+from tocsin.pipeline.schemas.hourly import SMALL_GROUPS
 
 
 def pushed(
@@ -23,10 +22,8 @@ def pushed(
 
 
 def shown(spark: SparkSession, written: list[DeliveryEvent], smallest: int = 1) -> dict[str, tuple[int, int]]:
-    _, cells = hours_of(spark, written, smallest)
-    rows = engines_hourly(flag_counts_of(spark, events(spark, written)), cells)
-    assert rows.columns == ENGINES_HOURLY.names
-    return {row.engine or "": (row.accepted, row.failed) for row in rows.collect()}
+    rows = counted(events(spark, written).toArrow(), smallest)["engines_hourly"]
+    return {row.engine or "": (row.accepted, row.failed) for row in rows}
 
 
 def test_ends_are_counted_by_the_engine_of_the_end(spark: SparkSession) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tests.doubles.delivery_lines import NOON, SECOND, event, recount, token_change, write_segment
@@ -20,7 +20,6 @@ from tests.unit.pipeline.conftest import cached_ids
 from tests.unit.pipeline.rows import events, notifications
 from tests.unit.pipeline.update.lake_updates import delivered, ingest, publish_events
 from tocsin.events.delivery_events import DeliveryEvent, Stage
-from tocsin.pipeline.lake.commits import DataFile
 from tocsin.pipeline.lake.lake import Lake, LakeTable
 from tocsin.pipeline.lake.tables import (
     ENGINES_TABLE,
@@ -30,8 +29,8 @@ from tocsin.pipeline.lake.tables import (
     TABLES,
     TableSpec,
 )
-from tocsin.pipeline.update import build as update
-from tocsin.pipeline.update.build import accounting, build, is_short, unbuilt
+from tocsin.pipeline.update import day_tables, event_files, notification_merge
+from tocsin.pipeline.update.build import accounting, build, unbuilt
 from tocsin.pipeline.update.notification_merge import merge_new_events
 
 HOUR = 3600 * SECOND
@@ -45,15 +44,6 @@ def test_a_second_build_does_nothing(spark: SparkSession, lake: Lake, tmp_path: 
     assert (built["notifications"], built["funnel_hourly"], built["tokens_daily"]) == (1, 1, 2)
     assert unbuilt(lake) == {"new_files": 0, "new_events": 0}
     assert build(spark, lake, smallest_group=1).rows == {}
-
-
-def test_a_build_is_short_by_the_number_of_new_events(
-    lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish_events(spark, lake, delivered(1), "one")
-    assert is_short(lake)
-    monkeypatch.setattr(update, "SHORT_EVENTS", 4)
-    assert not is_short(lake)
 
 
 def test_no_python_process_starts_for_a_build_on_one_machine(
@@ -76,19 +66,18 @@ def test_a_file_of_events_is_opened_only_for_what_it_has(
     for number, written in enumerate((delivered(1), [token_change(1, "ACTIVE")], delivered(2))):
         write_segment(tmp_path / "ntf", number, written)
         ingest(spark, lake, tmp_path / "ntf")
-    opened: list[int] = []
-    read = LakeTable.read
+    opened: list[str] = []
+    read = event_files.columns_in
 
-    def noted(table: LakeTable, spark: SparkSession, files: Iterable[DataFile] | None = None) -> DataFrame:
-        if table.table is EVENTS_TABLE:
-            files = list(files or ())
-            opened.append(len(files))
-        return read(table, spark, files)
+    def noted(storage: object, path: str, names: Sequence[str]) -> object:
+        if "stage" in names:
+            opened.append(path)
+        return read(storage, path, names)
 
-    monkeypatch.setattr(LakeTable, "read", noted)
+    monkeypatch.setattr(day_tables, "columns_in", noted)
     built = build(spark, lake, smallest_group=1).rows
     assert built["tokens_daily"] == 2
-    assert opened == [3, 0, 1]  # notifications, changes of subscriptions, changes of tokens
+    assert len(opened) == 1  # that with a change of a token
 
 
 def test_news_of_a_notification_reach_its_row_in_an_earlier_hour(
@@ -236,22 +225,21 @@ def test_many_quiet_hours_give_the_same_tables_in_one_file_each(
     for each in (lake, usual):
         ingest(spark, each, tmp_path / "ntf")
     build(spark, usual, smallest_group=1)
-    monkeypatch.setattr("tocsin.pipeline.update.hourly_tables.MANY_PARTITIONS", 2)
-    monkeypatch.setattr("tocsin.pipeline.update.notification_merge.MANY_HOURS", 2)
+    monkeypatch.setattr(notification_merge, "DRIVERS_ROWS", 0)  # Python processes of Spark do the work
     build(spark, lake, smallest_group=1)
     assert tables(lake.folder) == tables(usual.folder)
     for table in (NOTIFICATIONS_TABLE, FUNNEL_TABLE):
         files = lake.table(table).snapshot().files
         assert len(files) == 4
-        assert not any("part-" in path for path in files)  # as Spark's writer names them
 
 
 FAILING = (
-    "update.notification_merge._merge",
-    "update.hourly_tables.cells_of",
-    "update.hourly_tables.funnel_hourly",
-    "update.hourly_tables.servers_hourly",
-    "update.hourly_tables.token_counts",
+    "update.notification_merge.merge_files",
+    "update.day_tables.cells_of",
+    "update.day_tables.count_hour",
+    "update.day_tables.funnel_hourly",
+    "update.day_tables.servers_hourly",
+    "update.day_tables.tokens_daily",
 )
 
 
@@ -269,17 +257,13 @@ def built_with_news(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("failing", FAILING)
-def test_a_build_that_fails_leaves_nothing_in_memory(
+def test_a_build_that_fails_says_why_and_leaves_nothing_in_memory(
     spark: SparkSession, built_with_news: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    """Also if rows were computed before the failure."""
     lake = Lake(shutil.copytree(built_with_news, tmp_path / "lake"))
     before = cached_ids()
 
-    def fails(*frames: object, **_: object) -> None:
-        for frame in frames:
-            if isinstance(frame, DataFrame):
-                frame.collect()
+    def fails(*_: object, **__: object) -> None:
         raise RuntimeError("no room")
 
     monkeypatch.setattr(f"tocsin.pipeline.{failing}", fails)
@@ -350,7 +334,7 @@ def test_a_lake_from_before_engines_were_named_gets_the_column_and_the_table(
 
     old = delivered(1)
     before(EVENTS_TABLE).publish(events(spark, old).drop("engine"), key="old")
-    made = notifications(spark, old).drop("engine")
+    made = notifications(spark, old)
     before(NOTIFICATIONS_TABLE).publish(made, sources={EVENTS_TABLE.name: 1})
     new = [each for each in delivered(2) if each.stage is not Stage.ACCEPTED]
     accepted = [event(Stage.ACCEPTED, number, at=NOON + 9_000, engine="spark") for number in (1, 2)]

@@ -21,6 +21,8 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from tocsin.errors import StoreError, StoreUnavailable
@@ -46,6 +48,14 @@ class Durability(Protocol):
     """Makes changes durable: a journal, or a store that has one."""
 
     @property
+    def appended(self) -> int:
+        """The number of changes so far."""
+
+    @property
+    def durable(self) -> int:
+        """How many of them, counted from the first, are durable."""
+
+    @property
     def uncommitted(self) -> bool:
         """Whether there are changes that a commit could make durable."""
 
@@ -62,6 +72,9 @@ class Durability(Protocol):
         Raises StoreUnavailable if it takes too long; the changes may become durable later.
         """
 
+    def wake_when_durable(self, wake: Callable[[], object]) -> None:
+        """Call back once when every change made before this call is durable, or when `commit` would raise."""
+
     async def until_durable(self) -> None:
         """Return when every change made before this call is durable, however long that takes.
 
@@ -72,7 +85,7 @@ class Durability(Protocol):
 class _Committer(NamedTuple):
     target: int
     """The number of the last change it waits for."""
-    woken: asyncio.Future[None]
+    wake: Callable[[], object]
 
 
 class Commits(ABC):
@@ -138,6 +151,16 @@ class Commits(ABC):
             self._raise_impatience()
             await self._woken(target)  # a cancelled committer leaves the write to the others
 
+    def wake_when_durable(self, wake: Callable[[], object]) -> None:
+        """Call back once when every change appended before is durable, or when `commit` would raise.
+
+        For a task that waits for something else as well. Without trouble it needs no task and no future of its own.
+        """
+        if not self.uncommitted or self._failure is not None or self._impatient:
+            asyncio.get_running_loop().call_soon(wake)
+        else:
+            self._register(self._appended, wake)
+
     async def until_durable(self) -> None:
         """Return when every change appended before is durable, however long that takes.
 
@@ -166,24 +189,26 @@ class Commits(ABC):
 
     def _woken(self, target: int) -> asyncio.Future[None]:
         """Return a future that is done when the changes up to this number are durable, or something else is to know."""
-        loop = asyncio.get_running_loop()
-        committer = _Committer(target, loop.create_future())
-        self._committers.append(committer)
+        woken = asyncio.get_running_loop().create_future()
+        self._register(target, partial(_set_done, woken))
+        return woken
+
+    def _register(self, target: int, wake: Callable[[], object]) -> None:
+        """Wake the committer at its time, and see that a write will begin."""
+        self._committers.append(_Committer(target, wake))
         if self._news is None and self._next_write is None:
+            loop = asyncio.get_running_loop()
             if self._not_before > loop.time():
                 self._next_write = loop.call_at(self._not_before, self._begin)
             else:
                 self._begin()
-        return committer.woken
 
     def _wake(self, upto: int) -> int:
         """Wake the committers that wait for changes up to this number. Returns how many they were."""
         committers, count = self._committers, 0
         while committers and committers[0].target <= upto:
-            woken = committers.popleft().woken
-            if not woken.done():  # done: its task was cancelled
-                woken.set_result(None)
-                count += 1
+            committers.popleft().wake()
+            count += 1
         return count
 
     def _begin(self) -> None:
@@ -265,3 +290,8 @@ class Commits(ABC):
                 )
             )
         self._watch = loop.call_later(SLOW_SECONDS / 4, self._look)
+
+
+def _set_done(woken: asyncio.Future[None]) -> None:
+    if not woken.done():  # done: its task was cancelled
+        woken.set_result(None)

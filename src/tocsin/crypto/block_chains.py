@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from hashlib import sha512
 from typing import Final, NamedTuple
 
 from tocsin.crypto.boxes import box_key, seal, unseal
@@ -11,6 +12,13 @@ _CHAIN_INIT: Final = b"SimpleXSbChainInit"
 _CHAIN_STEP: Final = b"SimpleXSbChain"
 _HASH_BYTES: Final = 64
 _EMPTY_SALT: Final = bytes(_HASH_BYTES)
+
+# The two halves of HMAC-SHA512 (RFC 2104): the key, filled up to a block of the hash, with one of two constants.
+_KEY_FILLER: Final = bytes(128 - _HASH_BYTES)
+_INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
+_SALT_INNER: Final = (_EMPTY_SALT + _KEY_FILLER).translate(_INNER)
+_SALT_OUTER: Final = (_EMPTY_SALT + _KEY_FILLER).translate(_OUTER)
 
 
 def hkdf_sha512(salt: bytes, secret: bytes, info: bytes, length: int) -> bytes:
@@ -35,10 +43,15 @@ class ChainStep(NamedTuple):
 
 
 def chain_step(chain_key: bytes) -> ChainStep:
-    """Derive 88 bytes from the chain key by HKDF without salt: the two rounds of `hkdf_sha512`, unrolled."""
-    key = hmac.digest(_EMPTY_SALT, chain_key, "sha512")
-    first = hmac.digest(key, _CHAIN_STEP + b"\x01", "sha512")
-    second = hmac.digest(key, first + _CHAIN_STEP + b"\x02", "sha512")
+    """Derive 88 bytes from the chain key by HKDF without salt: the two rounds of `hkdf_sha512`, unrolled.
+
+    Two hashes make an HMAC here, which takes two thirds of the time of `hmac.digest`: the salt is always the same, and
+    both rounds have one key.
+    """
+    key = sha512(_SALT_OUTER + sha512(_SALT_INNER + chain_key).digest()).digest() + _KEY_FILLER
+    inner, outer = key.translate(_INNER), key.translate(_OUTER)
+    first = sha512(outer + sha512(inner + _CHAIN_STEP + b"\x01").digest()).digest()
+    second = sha512(outer + sha512(inner + first + _CHAIN_STEP + b"\x02").digest()).digest()
     return ChainStep(first[:32], first[32:], second[:24])
 
 

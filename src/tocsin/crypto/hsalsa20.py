@@ -45,7 +45,8 @@ def _libsodium_hsalsa20() -> HSalsa20 | None:
     if library is None or library.origin is None:
         return None
     try:
-        core = ctypes.CDLL(library.origin).crypto_core_hsalsa20
+        # PyDLL keeps the interpreter's lock: giving it away would take longer than the function.
+        core = ctypes.PyDLL(library.origin).crypto_core_hsalsa20
     except (OSError, AttributeError):
         return None
     core.argtypes = [ctypes.c_char_p] * 4

@@ -1,9 +1,11 @@
 """Commits of a store, and what happens while its disk or database has trouble.
 
-Theory of operation. `commit` starts a write of all changes that wait or, if one is in progress, waits for its end and
-then starts the next, which serves all that wait. A write that cannot be done now is tried again, after growing delays,
-until it succeeds. So a full disk or a restarted database passes without a restart of the router, and nothing that was
-changed in memory is lost.
+Theory of operation. `commit` starts a write of all changes that wait or, if one is in progress, waits for the next
+one, which serves all that wait. If a write has served several, more will come, and a write costs about as much for
+many as for one: so the next one begins a moment later. Each committer is woken once, when its own changes are durable.
+
+A write that cannot be done now is tried again, after growing delays, until it succeeds. So a full disk or a restarted
+database passes without a restart of the router, and nothing that was changed in memory is lost.
 
 From the first failed attempt on, or when a write takes long, the store has trouble: `trouble` says which. Its users
 then make no new changes, so that what waits stays bounded, but wait in `ready`. `ready` and `commit` wait until the
@@ -18,13 +20,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from typing import Final, Protocol
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from tocsin.errors import StoreError, StoreUnavailable
 
 SLOW_SECONDS: Final = 2.0
 """A write that takes longer is trouble."""
 PATIENCE: Final = 10.0
+GATHER_SECONDS: Final = 0.001
+"""Pause after a write that served several committers."""
+SEVERAL: Final = 4
 FIRST_DELAY: Final = 0.05
 LAST_DELAY: Final = 2.0
 
@@ -38,6 +46,14 @@ def next_delay(delay: float) -> float:
 
 class Durability(Protocol):
     """Makes changes durable: a journal, or a store that has one."""
+
+    @property
+    def appended(self) -> int:
+        """The number of changes so far."""
+
+    @property
+    def durable(self) -> int:
+        """How many of them, counted from the first, are durable."""
 
     @property
     def uncommitted(self) -> bool:
@@ -56,11 +72,20 @@ class Durability(Protocol):
         Raises StoreUnavailable if it takes too long; the changes may become durable later.
         """
 
+    def wake_when_durable(self, wake: Callable[[], object]) -> None:
+        """Call back once when every change made before this call is durable, or when `commit` would raise."""
+
     async def until_durable(self) -> None:
         """Return when every change made before this call is durable, however long that takes.
 
         Raises StoreError if it will never be.
         """
+
+
+class _Committer(NamedTuple):
+    target: int
+    """The number of the last change it waits for."""
+    wake: Callable[[], object]
 
 
 class Commits(ABC):
@@ -76,6 +101,11 @@ class Commits(ABC):
         self._impatient = False
         self._news: asyncio.Event | None = None
         """Set when the write in progress has ended, and when the patience has. None if there is no write."""
+        self._committers: deque[_Committer] = deque()
+        """In the order of their targets, except for those that trouble has woken."""
+        self._next_write: asyncio.Handle | None = None
+        self._not_before = 0.0
+        """Loop time at which the next write may begin."""
         self._began_at = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._losing_patience: asyncio.TimerHandle | None = None
@@ -105,7 +135,10 @@ class Commits(ABC):
     async def ready(self) -> None:
         """Return when the store has no trouble. Raises StoreError if that takes too long."""
         while self._failure is not None or self._trouble is not None:
-            await self._next_news()
+            self._raise_failure()
+            self._raise_impatience()
+            assert self._news is not None
+            await self._news.wait()
 
     async def commit(self) -> None:
         """Return when every change appended before is durable. Raises StoreError if that fails or takes too long.
@@ -114,9 +147,19 @@ class Commits(ABC):
         """
         target = self._appended
         while self._durable < target or self._failure is not None:
-            if self._news is None and self._failure is None:
-                self._begin()
-            await self._next_news()  # a cancelled committer leaves the write to the others
+            self._raise_failure()
+            self._raise_impatience()
+            await self._woken(target)  # a cancelled committer leaves the write to the others
+
+    def wake_when_durable(self, wake: Callable[[], object]) -> None:
+        """Call back once when every change appended before is durable, or when `commit` would raise.
+
+        For a task that waits for something else as well. Without trouble it needs no task and no future of its own.
+        """
+        if not self.uncommitted or self._failure is not None or self._impatient:
+            asyncio.get_running_loop().call_soon(wake)
+        else:
+            self._register(self._appended, wake)
 
     async def until_durable(self) -> None:
         """Return when every change appended before is durable, however long that takes.
@@ -125,12 +168,8 @@ class Commits(ABC):
         """
         target = self._appended
         while self._durable < target or self._failure is not None:
-            if self._failure is not None:
-                raise StoreError(str(self._failure)) from self._failure
-            if self._news is None:
-                self._begin()
-            assert self._news is not None
-            await self._news.wait()
+            self._raise_failure()
+            await self._woken(target)
 
     async def lost(self) -> StoreError:
         """Return when the store has failed for good: the reason."""
@@ -140,17 +179,42 @@ class Commits(ABC):
             await self._lost.wait()
         return self._failure or StoreError("the store has failed")
 
-    async def _next_news(self) -> None:
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise StoreError(str(self._failure)) from self._failure
+
+    def _raise_impatience(self) -> None:
         if self._impatient:
             raise StoreUnavailable(str(self._trouble)) from self._trouble
-        assert self._news is not None
-        await self._news.wait()
+
+    def _woken(self, target: int) -> asyncio.Future[None]:
+        """Return a future that is done when the changes up to this number are durable, or something else is to know."""
+        woken = asyncio.get_running_loop().create_future()
+        self._register(target, partial(_set_done, woken))
+        return woken
+
+    def _register(self, target: int, wake: Callable[[], object]) -> None:
+        """Wake the committer at its time, and see that a write will begin."""
+        self._committers.append(_Committer(target, wake))
+        if self._news is None and self._next_write is None:
+            loop = asyncio.get_running_loop()
+            if self._not_before > loop.time():
+                self._next_write = loop.call_at(self._not_before, self._begin)
+            else:
+                self._begin()
+
+    def _wake(self, upto: int) -> int:
+        """Wake the committers that wait for changes up to this number. Returns how many they were."""
+        committers, count = self._committers, 0
+        while committers and committers[0].target <= upto:
+            committers.popleft().wake()
+            count += 1
+        return count
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
         self._news, self._began_at = asyncio.Event(), loop.time()
+        self._next_write = None
         if self._watch is None:
             self._watch = loop.call_later(SLOW_SECONDS, self._look)
         self._start_write()
@@ -171,6 +235,10 @@ class Commits(ABC):
             self._losing_patience.cancel()
             self._losing_patience = None
         self._tell(None)
+        loop, served = asyncio.get_running_loop(), self._wake(upto)
+        self._not_before = loop.time() + GATHER_SECONDS if served >= SEVERAL else 0.0
+        if self._committers and self._failure is None:
+            self._next_write = loop.call_at(self._not_before, self._begin)
 
     def _attempt_failed(self, error: StoreUnavailable) -> None:
         """Note a failed attempt of a write that is tried again."""
@@ -192,11 +260,12 @@ class Commits(ABC):
     def _end(self, error: StoreError) -> None:
         """Let every later commit fail."""
         self._failure = self._failure or error
-        for timer in (self._watch, self._losing_patience):
+        for timer in (self._watch, self._losing_patience, self._next_write):
             if timer is not None:
                 timer.cancel()
-        self._watch = self._losing_patience = None
+        self._watch = self._losing_patience = self._next_write = None
         self._tell(None)
+        self._wake(self._appended)
 
     def _tell(self, next_news: asyncio.Event | None) -> None:
         news, self._news = self._news, next_news
@@ -206,6 +275,7 @@ class Commits(ABC):
     def _lose_patience(self) -> None:
         self._impatient = True
         self._tell(asyncio.Event())
+        self._wake(self._appended)
 
     def _look(self) -> None:
         """Look whether the write in progress takes too long. One timer for all writes costs nothing."""
@@ -220,3 +290,8 @@ class Commits(ABC):
                 )
             )
         self._watch = loop.call_later(SLOW_SECONDS / 4, self._look)
+
+
+def _set_done(woken: asyncio.Future[None]) -> None:
+    if not woken.done():  # done: its task was cancelled
+        woken.set_result(None)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -25,6 +24,7 @@ from typing import Final, NamedTuple, Protocol
 from tocsin.durable.commits import Commits, next_delay
 from tocsin.durable.log_compaction import GROWTH, LEAST_BYTES, LogReplacement
 from tocsin.durable.log_files import AppendOnlyFile
+from tocsin.durable.writing_thread import WritingThread
 from tocsin.errors import StoreError, StoreUnavailable
 
 
@@ -61,7 +61,7 @@ class GroupCommit(Commits):
         self._replacement: LogReplacement | None = None
         self._store_end = self._compact_bytes = store_log.size
         self._retry: asyncio.TimerHandle | None = None
-        self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix=thread)
+        self._thread: Final = WritingThread(thread)
 
     @property
     def change_log_bytes(self) -> int:
@@ -115,7 +115,7 @@ class GroupCommit(Commits):
         self.seal()
         if self._retry is not None:
             self._retry.cancel()
-        self._thread.shutdown()
+        self._thread.close()
         self._store_log.close()
         for batch in self._retired:
             batch.file.close()
@@ -138,14 +138,14 @@ class GroupCommit(Commits):
 
     def _attempt(self, writes: deque[PendingWrite], upto: int, delay: float) -> None:
         """Try to write the batches. `delay` is the time since the last attempt."""
-        attempt = asyncio.get_running_loop().run_in_executor(self._thread, _write_all, writes)
-        attempt.add_done_callback(partial(self._attempted, writes, upto, next_delay(delay)))
+        self._thread.do(
+            partial(_write_all, writes), partial(self._attempted, writes, upto, next_delay(delay))
+        )
 
     def _attempted(
-        self, writes: deque[PendingWrite], upto: int, delay: float, attempt: asyncio.Future[None]
+        self, writes: deque[PendingWrite], upto: int, delay: float, error: BaseException | None
     ) -> None:
-        error = None if attempt.cancelled() else attempt.exception()
-        if not attempt.cancelled() and error is None:
+        if error is None:
             self._written(upto)
         elif isinstance(error, StoreUnavailable):
             self._attempt_failed(error)

@@ -171,6 +171,10 @@ class Session:
         if self.version < self.dialect.batches_from:
             yield from ((transmission,) for transmission in transmissions)
             return
+        if len(transmissions) == 1:
+            self.require_fits(transmissions[0])
+            yield transmissions
+            return
         packing = pack(transmissions, self.dialect.budget)
         for index in packing.too_large:
             self.require_fits(transmissions[index])

@@ -1,8 +1,9 @@
 """The SMP router: its connections, and the commands of their blocks.
 
 A connection's blocks are read and executed in order, in slices of time (`transport.turns`). Their answers wait, in
-order, until the changes are on disk. Meanwhile the next blocks are executed, so that one write serves many. When
-`ANSWERS_WAITING` blocks or `ANSWER_BYTES_WAITING` bytes of answers wait, the router stops reading the connection.
+order, until the changes are on disk. Meanwhile the next blocks are executed, so that one write serves many. One task
+does both: a block that arrives and a write that ends wake it. When `ANSWERS_WAITING` blocks or `ANSWER_BYTES_WAITING`
+bytes of answers wait, it reads no further block until they are on disk.
 """
 
 from __future__ import annotations
@@ -99,12 +100,14 @@ class _BlockAnswers:
     """Bytes of answers and messages."""
     only_sends: bool = False
     """The block has only authorized SENDs: a run of such blocks is answered in one block."""
+    last_change: int = 0
+    """The number of changes of the store when it was executed. It is answered when they are durable."""
 
 
 def _join(blocks: Iterable[_BlockAnswers]) -> _BlockAnswers:
     """Join the answers to blocks of SENDs: they fit into one block, which saves sealing 16 KiB for each."""
-    joined = _BlockAnswers()
-    for block in blocks:
+    joined, *others = blocks
+    for block in others:
         joined.answers += block.answers
         joined.effects += block.effects
     return joined
@@ -193,27 +196,22 @@ class SmpRouter:
         self._state.counters.connections_refused += 1
 
     async def _serve(self, peer: Peer) -> None:
-        """Read and execute blocks. A second task answers while there is something to answer."""
+        """Read and execute blocks, and answer them when their changes are durable."""
         waiting: deque[_BlockAnswers] = deque()
         places = asyncio.Semaphore(self._state.settings.proxy.client_concurrency)
-        answering: asyncio.Task[None] | None = None
         slow: set[asyncio.Task[None]] = set()
         turn = self.turns.turn()
         async with asyncio.TaskGroup() as tasks:
             try:
                 while True:
-                    received = peer.connection.receive_nowait()
-                    if received is None:
-                        received = await peer.connection.receive()
-                        turn.begin()
+                    received = await self._receive(peer, waiting, turn)
                     alone = self._state.store.trouble is not None and not await self._ready_for(received)
                     blocks = await self._execute_arrived(peer, received, turn)
                     if not waiting and (alone or not self._state.store.uncommitted):
                         await self._finish(peer, blocks, turn)
                     else:
                         waiting += blocks
-                        if answering is None or answering.done():
-                            answering = tasks.create_task(self._answer_all(peer, waiting))
+                        self._state.store.wake_when_durable(peer.connection.connection.wake_reader)
                     for each in blocks[-1].slow:
                         if turn.is_over():
                             await turn.give_way()
@@ -222,11 +220,33 @@ class SmpRouter:
                         running = tasks.create_task(self._run_slow(peer, each, places, turn))
                         slow.add(running)
                         running.add_done_callback(slow.discard)
-                    while answering is not None and _too_much(waiting):
-                        await asyncio.wait([answering])
+                    if _too_much(waiting):
+                        await self._answer_all(peer, waiting, turn)
             except ConnectionLost:
                 for running in slow:
                     running.cancel()
+                await self._answer_all(peer, waiting, turn)
+
+    async def _receive(
+        self, peer: Peer, waiting: deque[_BlockAnswers], turn: Turn
+    ) -> list[ReceivedCommand | RefusedCommand]:
+        """Return the commands of the next block. Answers first, and meanwhile, what is durable."""
+        connection, store = peer.connection, self._state.store
+        while True:
+            if waiting and waiting[0].last_change <= store.durable:
+                await self._answer_durable(peer, waiting, turn)
+            received = connection.receive_nowait()
+            if received is not None:
+                return received
+            if not waiting:
+                received = await connection.receive()
+                turn.begin()
+                return received
+            if store.trouble is None:
+                await connection.connection.until_woken()
+                turn.begin()
+            else:
+                await self._answer_all(peer, waiting, turn)
 
     async def _ready_for(self, received: list[ReceivedCommand | RefusedCommand]) -> bool:
         """Wait until the store works, if a block needs it. Returns whether it does.
@@ -301,6 +321,7 @@ class SmpRouter:
         block.only_sends = not block.errors and all(type(each.command) is SendMessage for each in requests)
         if not block.only_sends:
             count_block(self._state.counters, (each.command for each in requests))
+        block.last_change = self._state.store.appended
         return block
 
     async def _verify(self, peer: Peer, received: ReceivedCommand, turn: Turn) -> Verified:
@@ -391,17 +412,20 @@ class SmpRouter:
         count_refusal(self._state.counters, received.command, error)
         return peer.session.response(received.corr_id, received.entity_id, Refused(error))
 
-    async def _answer_all(self, peer: Peer, waiting: deque[_BlockAnswers]) -> None:
-        """Answer all waiting blocks. Effects on others happen even if the sender of a command is gone."""
-        turn = self.turns.turn()
-        while waiting:
-            blocks = list(waiting)
+    async def _answer_all(self, peer: Peer, waiting: deque[_BlockAnswers], turn: Turn) -> None:
+        """Answer all waiting blocks, when their changes are durable."""
+        if waiting:
             await self._committed(peer)
             turn.begin()
-            with suppress(ConnectionLost):
-                await self._finish(peer, blocks, turn)
-            for _ in blocks:
-                waiting.popleft()
+            await self._answer_durable(peer, waiting, turn)
+
+    async def _answer_durable(self, peer: Peer, waiting: deque[_BlockAnswers], turn: Turn) -> None:
+        """Answer the first blocks. Effects on others happen even if the sender of a command is gone."""
+        durable, blocks = self._state.store.durable, []
+        while waiting and waiting[0].last_change <= durable:
+            blocks.append(waiting.popleft())
+        with suppress(ConnectionLost):
+            await self._finish(peer, blocks, turn)
 
     async def _committed(self, peer: Peer) -> None:
         """Return when the changes are on disk, however long that takes. A client need not wait longer than others."""

@@ -165,16 +165,30 @@ class BlockConnection:
         Cancelling loses nothing: the next call returns the block instead.
         """
         while (block := self.read_block_nowait()) is None:
-            if self._loss is not None or not self._receives:
-                raise self._lost()
-            if self._reader is not None:
-                raise RuntimeError("a block connection has one reader")
-            self._reader = self._loop.create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
+            await self.until_woken()
         return block
+
+    async def until_woken(self) -> None:
+        """Return when a block has arrived, or `wake_reader` was called. Call it when no block is there to read.
+
+        Raises ConnectionLost after the end.
+        """
+        if self._loss is not None or not self._receives:
+            raise self._lost()
+        if self._reader is not None:
+            raise RuntimeError("a block connection has one reader")
+        self._reader = self._loop.create_future()
+        try:
+            await self._reader
+        finally:
+            self._reader = None
+
+    def wake_reader(self) -> bool:
+        """Have `until_woken` return. Returns False if nobody waits there."""
+        if self._reader is None or self._reader.done():
+            return False
+        self._reader.set_result(None)
+        return True
 
     def read_block_nowait(self) -> bytes | None:
         """Return a block that has already arrived, or None. Never raises: `read_block` reports the end."""
@@ -232,7 +246,7 @@ class BlockConnection:
         self._receives = False
         self._inbox.clear()
         self._go_on_reading()
-        self._wake_reader()
+        self.wake_reader()
 
     async def close(self, drain_for: float) -> None:
         """Send queued blocks and close_notify, then wait for the peer to close, for at most `drain_for` seconds.
@@ -279,7 +293,7 @@ class BlockConnection:
         if arrived > 0:
             self.blocks_received += arrived
             self.received_at = self._loop.time()
-            if self._wake_reader():
+            if self.wake_reader():
                 self._out.expect_answers()
 
     def _read_some(self) -> None:
@@ -336,12 +350,6 @@ class BlockConnection:
         if self._sock.pending():
             self._loop.call_soon(self._read_ready)
 
-    def _wake_reader(self) -> bool:
-        if self._reader is None or self._reader.done():
-            return False
-        self._reader.set_result(None)
-        return True
-
     def _say_goodbye(self) -> None:
         try:
             say_goodbye(self._sock)
@@ -381,7 +389,7 @@ class BlockConnection:
         self._partial = None
         if reason is LossReason.CLOSED_LOCALLY:
             self._inbox.clear()
-        self._wake_reader()
+        self.wake_reader()
         if self.on_end is not None:
             on_end, self.on_end = self.on_end, None  # no cycle is left for the garbage collector
             on_end()

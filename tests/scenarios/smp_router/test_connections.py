@@ -17,6 +17,7 @@ from tests.doubles.smp_harness import (
     smp_router,
     until,
 )
+from tocsin.durable.commits import Commits
 from tocsin.errors import ConnectionLost, HandshakeRefused, StoreError
 from tocsin.protocol.messages import Response
 from tocsin.protocol.ping import Ping, Pong
@@ -114,38 +115,37 @@ async def test_every_connection_has_its_own_session_key() -> None:
 # What is answered is durable
 
 
-class HeldJournal(NoJournal):
+class SlowJournal(Commits):
+    """Needs a few turns of the loop for a write."""
+
+    def append(self, change: object) -> None:
+        self._appended += 1
+
+    def _start_write(self) -> None:
+        self._writing = asyncio.create_task(self._write(self._appended))
+
+    async def _write(self, upto: int) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self._written(upto)
+
+
+class HeldJournal(SlowJournal):
     """Writes nothing until it is let go."""
 
-    uncommitted = True
-
     def __init__(self) -> None:
+        super().__init__()
         self.open = asyncio.Event()
         self.open.set()
 
-    async def commit(self) -> None:
+    async def _write(self, upto: int) -> None:
         await self.open.wait()
+        self._written(upto)
 
 
-class SlowJournal(NoJournal):
-    """Needs a few turns of the loop for what was changed since the last time."""
-
-    uncommitted = False
-
-    def append(self, change: object) -> None:
-        self.uncommitted = True
-
-    async def commit(self) -> None:
-        for _ in range(5):
-            await asyncio.sleep(0)
-        self.uncommitted = False
-
-
-class BrokenJournal(NoJournal):
-    uncommitted = True
-
-    async def commit(self) -> None:
-        raise StoreError("the disk is full")
+class BrokenJournal(SlowJournal):
+    async def _write(self, upto: int) -> None:
+        self._fail(StoreError("the disk is full"))
 
 
 async def test_neither_the_sender_nor_the_recipient_hears_of_a_message_before_it_is_durable() -> None:

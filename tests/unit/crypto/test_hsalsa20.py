@@ -46,5 +46,5 @@ def test_a_library_that_does_not_load_is_no_fast_version(monkeypatch: pytest.Mon
     def refuse(path: str) -> None:
         raise OSError(path)
 
-    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    monkeypatch.setattr(ctypes, "PyDLL", refuse)
     assert module._libsodium_hsalsa20() is None

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.doubles.smp_harness import until
 from tocsin.durable import commits
 from tocsin.durable.commits import Commits
 from tocsin.errors import StoreError, StoreUnavailable
@@ -102,3 +103,64 @@ async def test_what_fails_for_good_is_told_at_once_and_always() -> None:
     assert str(await lost) == "fenced"
     assert str(await store.lost()) == "fenced"
     assert store.uncommitted
+
+
+async def test_a_committer_is_woken_once_by_the_write_of_its_own_changes() -> None:
+    store = HeldCommits()
+    store.change()
+    first = asyncio.create_task(store.commit())
+    await started(first)
+    store.change()
+    second = asyncio.create_task(store.commit())
+    await started(second)
+    assert store.writes == 1  # the second change came too late for it
+    store.succeed()
+    await first
+    await until(lambda: store.writes == 2)
+    assert not second.done()
+    store.succeed()
+    await second
+    assert not store.uncommitted
+
+
+async def test_after_a_write_for_several_the_next_one_waits_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commits, "GATHER_SECONDS", 0.01)
+    store = HeldCommits()
+
+    async def change_and_commit() -> None:
+        store.change()
+        await store.commit()
+
+    several = [asyncio.create_task(change_and_commit()) for _ in range(commits.SEVERAL)]
+    await started(several[0])
+    store.upto = store.appended
+    store.succeed()
+    await asyncio.gather(*several)
+    later = [asyncio.create_task(change_and_commit()) for _ in range(2)]
+    await started(later[0])
+    assert store.writes == 1
+    await until(lambda: store.writes == 2)
+    store.succeed()
+    await asyncio.gather(*later)
+    alone = asyncio.create_task(change_and_commit())
+    await started(alone)
+    assert store.writes == 3  # two are not several
+    store.succeed()
+    await alone
+
+
+async def test_a_store_that_ends_begins_no_further_write() -> None:
+    store = HeldCommits()
+    store.change()
+    first = asyncio.create_task(store.commit())
+    await started(first)
+    store.change()
+    second = asyncio.create_task(store.commit())
+    await started(second)
+    store.succeed()
+    store.fail_for_good()
+    answers = await asyncio.gather(first, second, return_exceptions=True)
+    assert [str(each) for each in answers] == ["fenced", "fenced"]
+    assert store.writes == 1

@@ -99,16 +99,30 @@ class WorkerConnection:
     async def read_block(self) -> bytes:
         """Return the content of the next block. Raises ConnectionLost after the last one."""
         while (content := self.read_block_nowait()) is None:
-            if not self._receives:
-                raise self._lost()
-            if self._reader is not None:
-                raise RuntimeError("a connection has one reader")
-            self._reader = self._loop.create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
+            await self.until_woken()
         return content
+
+    async def until_woken(self) -> None:
+        """Return when a block has arrived, or `wake_reader` was called. Call it when no block is there to read.
+
+        Raises ConnectionLost after the end.
+        """
+        if not self._receives:
+            raise self._lost()
+        if self._reader is not None:
+            raise RuntimeError("a connection has one reader")
+        self._reader = self._loop.create_future()
+        try:
+            await self._reader
+        finally:
+            self._reader = None
+
+    def wake_reader(self) -> bool:
+        """Have `until_woken` return. Returns False if nobody waits there."""
+        if self._reader is None or self._reader.done():
+            return False
+        self._reader.set_result(None)
+        return True
 
     def read_block_nowait(self) -> bytes | None:
         """Return the content of a block that has already arrived, or None."""
@@ -173,7 +187,7 @@ class WorkerConnection:
         if self._loss is None:
             self._inbox.append(content)
             self.received_at = self._loop.time()
-            self._wake_reader()
+            self.wake_reader()
 
     def progressed(self, progress: Progress) -> None:
         self._progress = progress
@@ -185,7 +199,7 @@ class WorkerConnection:
         self._progress = ended.progress
         if ended.lost and self._loss is None:
             self._lose(LossReason.CLOSED_BY_PEER if ended.ended_in_order else LossReason.RESET)
-        self._wake_reader()
+        self.wake_reader()
 
     def worker_lost(self) -> None:
         """The worker is gone, and nobody knows what the peer received."""
@@ -195,12 +209,8 @@ class WorkerConnection:
     def _lose(self, reason: LossReason) -> None:
         self._loss = reason
         self._receives = False
-        self._wake_reader()
+        self.wake_reader()
         self.room_may_have_come()
-
-    def _wake_reader(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
 
     def _check_open(self) -> None:
         if self._loss is not None:

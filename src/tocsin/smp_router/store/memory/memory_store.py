@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol, TypeAlias
 
@@ -52,14 +52,6 @@ class Journal(Durability, Protocol):
     def append(self, change: StoreChange) -> None:
         """Add a change that was made in memory. Never fails; `commit` reports failures."""
 
-    @property
-    def appended(self) -> int:
-        """The number of changes so far."""
-
-    @property
-    def durable(self) -> int:
-        """How many of them, counted from the first, are durable."""
-
 
 class NoJournal:
     """Keeps nothing: for a router without a durable store, and while a store is read from its files."""
@@ -76,6 +68,9 @@ class NoJournal:
 
     async def commit(self) -> None:
         pass
+
+    def wake_when_durable(self, wake: Callable[[], object]) -> None:
+        wake()
 
     async def until_durable(self) -> None:
         pass
@@ -109,6 +104,14 @@ class SmpMemoryStore:
         self._journal = journal
 
     @property
+    def appended(self) -> int:
+        return self._journal.appended
+
+    @property
+    def durable(self) -> int:
+        return self._journal.durable
+
+    @property
     def uncommitted(self) -> bool:
         return self._journal.uncommitted
 
@@ -121,6 +124,9 @@ class SmpMemoryStore:
 
     async def commit(self) -> None:
         await self._journal.commit()
+
+    def wake_when_durable(self, wake: Callable[[], object]) -> None:
+        self._journal.wake_when_durable(wake)
 
     async def until_durable(self) -> None:
         await self._journal.until_durable()

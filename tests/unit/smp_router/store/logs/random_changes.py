@@ -16,6 +16,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -78,6 +79,9 @@ class Recorder:
 
     async def commit(self) -> None:
         await self.journal.commit()
+
+    def wake_when_durable(self, wake: Callable[[], object]) -> None:
+        self.journal.wake_when_durable(wake)
 
     async def until_durable(self) -> None:
         await self.journal.until_durable()

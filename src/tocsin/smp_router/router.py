@@ -233,7 +233,8 @@ class SmpRouter:
         """Return the commands of the next block. Answers first, and meanwhile, what is durable."""
         connection, store = peer.connection, self._state.store
         while True:
-            if waiting and waiting[0].last_change <= store.durable:
+            # Again, because a write that ends meanwhile wakes nobody.
+            while waiting and waiting[0].last_change <= store.durable:
                 await self._answer_durable(peer, waiting, turn)
             received = connection.receive_nowait()
             if received is not None:

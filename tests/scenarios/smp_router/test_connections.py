@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ from tocsin.protocol.smp.notifier_commands import SubscribeNotifications, Subscr
 from tocsin.protocol.smp.queue_modes import SubscriptionMode
 from tocsin.protocol.smp.recipient_commands import Subscribe
 from tocsin.protocol.smp.responses import ServiceSubscribed, Subscribed, SubscriptionEnded
+from tocsin.smp_router.router import SmpRouter
 from tocsin.smp_router.store.memory.memory_store import NoJournal, SmpMemoryStore
 from tocsin.transport.block_connection import BlockConnection
 from tocsin.transport.dialer import dial
@@ -183,6 +185,54 @@ async def test_commands_go_on_being_executed_while_answers_wait_for_the_disk() -
         while len(answered) < 4:
             answered += [(each.corr_id, each.response) for each in await client.block()]
         assert answered == [(corr_id, OK) for corr_id in sent]
+
+
+class ManualJournal(Commits):
+    """Makes as many changes durable as the test says."""
+
+    writing = False
+
+    def append(self, change: object) -> None:
+        self._appended += 1
+
+    def _start_write(self) -> None:
+        self.writing = True
+
+    def write(self, upto: int) -> None:
+        self.writing = False
+        self._written(upto)
+
+
+async def test_what_becomes_durable_while_others_are_answered_is_answered_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, finish = asyncio.Event(), SmpRouter._finish
+
+    async def finish_later(router: SmpRouter, *arguments: Any) -> None:
+        await gate.wait()
+        await finish(router, *arguments)
+
+    journal = ManualJournal()
+    async with smp_router(SmpMemoryStore(journal)) as router:
+        client = await router.connect()
+        creating = asyncio.create_task(client.new_queue(subscription=SubscriptionMode.CREATE_ONLY))
+        await until(lambda: journal.writing)
+        journal.write(journal.appended)
+        queue = await creating
+        monkeypatch.setattr(SmpRouter, "_finish", finish_later)
+        sent = []
+        for number in range(2):
+            sent += await client.send(Asked(send_command(b"%d" % number), queue.sender_id))
+            await until(lambda: router.store.message_count(queue.recipient_id) == number + 1)  # noqa: B023 - awaited
+        assert journal.writing
+        journal.write(journal.appended - 1)
+        await until(lambda: journal.writing)
+        journal.write(journal.appended)
+        gate.set()
+        answered: list[bytes] = []
+        while len(answered) < 2:
+            answered += [each.corr_id for each in await client.block()]
+        assert answered == sent
 
 
 async def test_answers_keep_their_order_whether_or_not_they_wait_for_the_disk() -> None:

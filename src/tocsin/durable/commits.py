@@ -73,7 +73,7 @@ class Durability(Protocol):
         """
 
     def wake_when_durable(self, wake: Callable[[], object]) -> None:
-        """Call back once when every change made before this call is durable, or when `commit` would raise."""
+        """Call back when every change made before this call is durable, and before that if `commit` begins to raise."""
 
     async def until_durable(self) -> None:
         """Return when every change made before this call is durable, however long that takes.
@@ -102,7 +102,7 @@ class Commits(ABC):
         self._news: asyncio.Event | None = None
         """Set when the write in progress has ended, and when the patience has. None if there is no write."""
         self._committers: deque[_Committer] = deque()
-        """In the order of their targets, except for those that trouble has woken."""
+        """In the order of their targets, except for those that came again after trouble."""
         self._next_write: asyncio.Handle | None = None
         self._not_before = 0.0
         """Loop time at which the next write may begin."""
@@ -152,14 +152,16 @@ class Commits(ABC):
             await self._woken(target)  # a cancelled committer leaves the write to the others
 
     def wake_when_durable(self, wake: Callable[[], object]) -> None:
-        """Call back once when every change appended before is durable, or when `commit` would raise.
+        """Call back when every change appended before is durable, and before that if `commit` begins to raise.
 
         For a task that waits for something else as well. Without trouble it needs no task and no future of its own.
         """
-        if not self.uncommitted or self._failure is not None or self._impatient:
+        if not self.uncommitted or self._failure is not None:
             asyncio.get_running_loop().call_soon(wake)
-        else:
-            self._register(self._appended, wake)
+            return
+        self._register(self._appended, wake)
+        if self._impatient:
+            asyncio.get_running_loop().call_soon(wake)
 
     async def until_durable(self) -> None:
         """Return when every change appended before is durable, however long that takes.
@@ -275,7 +277,8 @@ class Commits(ABC):
     def _lose_patience(self) -> None:
         self._impatient = True
         self._tell(asyncio.Event())
-        self._wake(self._appended)
+        for committer in self._committers:  # they stay, because their changes may still become durable
+            committer.wake()
 
     def _look(self) -> None:
         """Look whether the write in progress takes too long. One timer for all writes costs nothing."""

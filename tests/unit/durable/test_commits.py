@@ -164,3 +164,24 @@ async def test_a_store_that_ends_begins_no_further_write() -> None:
     answers = await asyncio.gather(first, second, return_exceptions=True)
     assert [str(each) for each in answers] == ["fenced", "fenced"]
     assert store.writes == 1
+
+
+async def test_who_waits_for_something_else_as_well_is_called_at_the_end_of_the_patience_and_when_it_is_durable() -> (
+    None
+):
+    store, calls = HeldCommits(patience=0.0), list[str]()
+    store.change()
+    store.wake_when_durable(lambda: calls.append("early"))
+    store.change()  # the write in progress does not have it
+    store.wake_when_durable(lambda: calls.append("late"))
+    store.fail_once()
+    await until(lambda: len(calls) == 2)
+    store.wake_when_durable(lambda: calls.append("impatient"))
+    await until(lambda: len(calls) == 3)
+    store.succeed()
+    assert calls == ["early", "late", "impatient", "early"]
+    await until(lambda: store.writes == 2)  # although nobody has asked again
+    store.succeed()
+    assert calls[4:] == ["late", "impatient"]
+    store.wake_when_durable(lambda: calls.append("nothing to wait for"))
+    await until(lambda: len(calls) == 7)

@@ -1,8 +1,8 @@
 """Group commit: changes gather in memory, and one write makes all of them durable.
 
 Theory of operation. A change adds a line to the batch of its file. `commit` returns when all lines added so far are
-written: it starts a write of the batches or, if one is in progress, waits for its end and then starts the next, which
-serves all that wait. A write is one `write` and one `fdatasync` for each file with lines, in a thread of its own; the
+written: it starts a write of the batches or, if one is in progress, waits for the next one, which serves all that wait
+(`commits`). A write is one `write` and one `fdatasync` for each file with lines, in a thread of its own; the
 event loop never waits for the disk.
 
 The store log is made durable before the changes log, so a message is never on disk without its queue, nor a

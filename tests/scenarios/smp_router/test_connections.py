@@ -170,6 +170,21 @@ async def test_neither_the_sender_nor_the_recipient_hears_of_a_message_before_it
         assert await recipient.event() == (queue.recipient_id, SubscriptionEnded())
 
 
+async def test_a_message_is_delivered_although_its_sender_is_gone_before_it_is_durable() -> None:
+    journal = HeldJournal()
+    async with smp_router(SmpMemoryStore(journal)) as router:
+        recipient, sender = await router.connect(), await router.connect()
+        queue = await recipient.secured_queue()
+        journal.open.clear()
+        await sender.send(Asked(send_command(b"hello"), queue.sender_id, queue.sender_key))
+        await until(lambda: router.store.message_count(queue.recipient_id) == 1)
+        await sender.close()
+        await recipient.nothing()
+        journal.open.set()
+        _, message = await recipient.event()
+        assert queue.body(message) == b"hello"
+
+
 async def test_commands_go_on_being_executed_while_answers_wait_for_the_disk() -> None:
     journal = HeldJournal()
     async with smp_router(SmpMemoryStore(journal)) as router:

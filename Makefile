@@ -36,6 +36,7 @@ up: venv ## Set up and run everything: routers, a push provider, phones, the pip
 	@$(VENV)/bin/tocsin up $(ARGS)
 
 test: venv ## Run all tests, in several processes (ARGS="-k name" to choose, WORKERS=0 for one)
+	@$(PY) -m tests.doubles.java_classes
 	@PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 check: venv ## The gate before a commit: format, lint, types, tests with branch coverage of wire and protocol

@@ -36,13 +36,13 @@ from bench.results import Result, show
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.spark.session import SparkSettings, spark_session
 
-QUICK_EVENTS: Final = 100_000
+QUICK_EVENTS: Final = 20_000
 LEAST_IDS: Final = 1_000_000
 """With fewer ids, some of the 2,000 SMP routers have none that could drift."""
 SCALING_TIMES: Final = 3
 """Factor for the number of events: in a job of one minute, every Java repeats much of the work."""
 INGEST_SECONDS: Final = 60
-QUICK_SECONDS: Final = 6
+QUICK_SECONDS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

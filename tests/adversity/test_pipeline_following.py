@@ -115,7 +115,7 @@ def test_builds_by_hand_and_the_service_get_along(tmp_path: Path, desk: SparkDes
         write_segment(source, segment, recent(event(stage, number, token=1) for number in range(EACH)))
     groups = ("--smallest-group", 1)
     service = start(
-        "ingest", lake, "--events", source, "--interval", 0.2, "--build", "--build-every", 0.2, *groups
+        "ingest", lake, "--events", source, "--interval", 0.5, "--build", "--build-every", 2, *groups
     )
     until(lambda: rows(lake) > 0, service)
     builds = [start("build", lake, "--json", *groups) for _ in range(2)]
@@ -154,7 +154,7 @@ def test_the_service_reads_builds_and_checks_until_it_is_stopped(tmp_path: Path)
         write_segment(source, segment, recent(event(stage, number, token=1) for number in range(EACH)))
     written = ("--events", source, "--lake", lake, "--report", tmp_path / "report", "--out", file)
     assert run(["pipeline", "init", *map(str, written)]) == 0
-    shorter = {"ingest = 5": "ingest = 0.2", "build = 300": "build = 0.5", "report = 3600": "report = 0.5"}
+    shorter = {"ingest = 5": "ingest = 0.5", "build = 300": "build = 1", "report = 3600": "report = 2"}
     chosen = {"smallest_group = 10": "smallest_group = 1", "prometheus_port = 0": f"prometheus_port = {port}"}
     text = file.read_text()
     for usual, other in (shorter | chosen).items():
@@ -178,7 +178,7 @@ def test_the_service_reads_builds_and_checks_until_it_is_stopped(tmp_path: Path)
 @pytest.fixture(scope="module")
 def ingested(tmp_path_factory: pytest.TempPathFactory, desk: SparkDesk) -> Path:
     folder = tmp_path_factory.mktemp("ingested")
-    write_segment(folder / "ntf", 0, recent(event(Stage.RECEIVED, n, token=n % 50) for n in range(60 * EACH)))
+    write_segment(folder / "ntf", 0, recent(event(Stage.RECEIVED, n, token=n % 50) for n in range(10 * EACH)))
     desk.ask("ingest", "--lake", folder / "lake", "--events", folder / "ntf", "--available-now")
     return folder / "lake"
 

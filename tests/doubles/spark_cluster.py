@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyspark
 
+from tests.doubles.java_classes import shared_classes
 from tocsin.pipeline.spark.java import QUICK
 
 SPARK = Path(pyspark.__file__).parent
@@ -29,7 +30,7 @@ EXECUTORS = {
 }
 """Settings of a job that wants an executor of each of two workers, and leaves as many to another job."""
 LOOPBACK = "127.0.0.1"
-QUICK_JAVA = {"JAVA_TOOL_OPTIONS": QUICK}
+QUICK_JAVA = {"JAVA_TOOL_OPTIONS": f"{QUICK} {shared_classes()}".strip()}
 """Environment for short jobs, which thorough compilation would only slow down: it takes half their CPU."""
 
 

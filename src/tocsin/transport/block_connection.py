@@ -30,7 +30,32 @@ DEFAULT_READ_LIMIT_BYTES: Final = 65_536
 _READS_PER_WAKE_UP: Final = 32  # then yield to other connections
 
 
-class BlockConnection:
+class ReadByOne:
+    """What one task reads. It is a base class, because an object more would cost memory for each connection."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self) -> None:
+        self._reader: asyncio.Future[None] | None = None
+
+    async def _wait_to_be_woken(self) -> None:
+        if self._reader is not None:
+            raise RuntimeError("a connection has one reader")
+        self._reader = asyncio.get_running_loop().create_future()
+        try:
+            await self._reader
+        finally:
+            self._reader = None
+
+    def wake_reader(self) -> bool:
+        """Have `until_woken` return. Returns False if nobody waits there."""
+        if self._reader is None or self._reader.done():
+            return False
+        self._reader.set_result(None)
+        return True
+
+
+class BlockConnection(ReadByOne):
     """A connection after its TLS handshake, which owns the socket. It has one reader and any number of writers."""
 
     __slots__ = (
@@ -42,7 +67,6 @@ class BlockConnection:
         "_out",
         "_partial",
         "_read_limit",
-        "_reader",
         "_reading",
         "_receives",
         "_sock",
@@ -75,6 +99,7 @@ class BlockConnection:
         At most `read_limit_bytes` of blocks (but at least one block) wait to be read; then the peer waits.
         The connection is in the set `stuck` while its peer does not read and the kernel takes no more.
         """
+        super().__init__()
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._stuck = stuck
@@ -97,7 +122,6 @@ class BlockConnection:
         self._inbox: list[bytes] = []
         self._partial: bytearray | None = None
         self._read_limit = max(1, read_limit_bytes // block_size)
-        self._reader: asyncio.Future[None] | None = None
         self._reading = False
         self._receives = True
         self._closed: asyncio.Future[None] | None = None
@@ -175,20 +199,7 @@ class BlockConnection:
         """
         if self._loss is not None or not self._receives:
             raise self._lost()
-        if self._reader is not None:
-            raise RuntimeError("a block connection has one reader")
-        self._reader = self._loop.create_future()
-        try:
-            await self._reader
-        finally:
-            self._reader = None
-
-    def wake_reader(self) -> bool:
-        """Have `until_woken` return. Returns False if nobody waits there."""
-        if self._reader is None or self._reader.done():
-            return False
-        self._reader.set_result(None)
-        return True
+        await self._wait_to_be_woken()
 
     def read_block_nowait(self) -> bytes | None:
         """Return a block that has already arrived, or None. Never raises: `read_block` reports the end."""

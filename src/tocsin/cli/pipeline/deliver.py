@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval",
         type=float,
-        default=0.1,
+        default=0.2,
         metavar="SECONDS",
         help="how often to look for new segments (default: %(default)s)",
     )

@@ -27,6 +27,7 @@ from tocsin.pipeline.jobs.options import JobOptions
 from tocsin.pipeline.jobs.progress import Summary, say_page
 from tocsin.pipeline.lake.lake import Lake
 from tocsin.pipeline.lake.status_files import write_status
+from tocsin.pipeline.spark.python_workers import unix_sockets
 from tocsin.pipeline.spark.session import LOCAL, spark_session, submitted_options, where_it_runs
 from tocsin.pipeline.spark.streams import Figures, stop_signals, stream_figures, wait_for_stream
 
@@ -34,7 +35,7 @@ STATUS_SECONDS: Final = 1.0
 MOST_FAILURES: Final = 4
 """Failures of a task on this machine before the stream ends: as many as on a cluster."""
 OPTIONS: Final = {
-    # Ten batches per second: keep little of old batches, and notice the end of one at once.
+    # Several batches per second: keep little of old batches, and notice the end of one at once.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.pollingDelay": "10ms",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
@@ -61,7 +62,10 @@ def run_deliver(
     settings = job.spark(STREAM, ui=True, short=True)  # its batches do little in Java
     settings = replace(settings, master=with_retries(settings.master))
     lake = job.open_lake()
-    with spark_session(replace(settings, options={**OPTIONS, **settings.options})) as spark:
+    with (
+        unix_sockets(settings.master) as sockets,
+        spark_session(replace(settings, options={**OPTIONS, **sockets, **settings.options})) as spark,
+    ):
         say_page(spark, STREAM)
         checkpoint = lake.checkpoint(STREAM)
         cores = spark.sparkContext.defaultParallelism

@@ -1,8 +1,15 @@
-"""The first step of functions that run in Spark's Python processes."""
+"""Spark's Python processes: the first step of functions that run there, and how Java talks to them."""
 
 from __future__ import annotations
 
 import gc
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+LONGEST_FOLDER: Final = 60
+"""Characters. The system allows about 104 for the path of a socket, and Spark adds 43."""
 
 _frozen = False
 
@@ -18,3 +25,21 @@ def freeze_imports() -> None:
         gc.collect()
         gc.freeze()
         _frozen = True
+
+
+@contextmanager
+def unix_sockets(master: str | None) -> Iterator[Mapping[str, str]]:
+    """Settings with which Java and Python talk over Unix sockets on this machine. Empty for a cluster.
+
+    A task of some hundred rows takes two thirds of the time that it takes over TCP. The sockets ask for no secret, so
+    they lie in a folder that only this user may enter.
+    """
+    local = master is not None and master.startswith("local")
+    with tempfile.TemporaryDirectory(prefix="tocsin-", ignore_cleanup_errors=True) as folder:
+        if not local or len(folder) > LONGEST_FOLDER:
+            yield {}
+            return
+        yield {
+            "spark.python.unix.domain.socket.enabled": "true",
+            "spark.python.unix.domain.socket.dir": folder,
+        }

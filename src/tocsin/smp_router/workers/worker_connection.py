@@ -11,6 +11,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from tocsin.smp_router.workers.messages import EndedConnection, FrameKind, OpenedConnection, Progress
+from tocsin.transport.block_connection import ReadByOne
 from tocsin.transport.connection_loss import BlockConnectionLost, LossReason
 
 CONSUMED_TOGETHER: Final = 2
@@ -30,7 +31,7 @@ class FramesOut(Protocol):
         """Call `room_may_have_come` when the channel is no longer full."""
 
 
-class WorkerConnection:
+class WorkerConnection(ReadByOne):
     """It has one reader and any number of writers."""
 
     __slots__ = (
@@ -42,7 +43,6 @@ class WorkerConnection:
         "_number",
         "_out",
         "_progress",
-        "_reader",
         "_receives",
         "_room",
         "_watched",
@@ -55,6 +55,7 @@ class WorkerConnection:
     )
 
     def __init__(self, out: FramesOut, number: int, opened: OpenedConnection, *, write_limit: int) -> None:
+        super().__init__()
         self._loop = asyncio.get_running_loop()
         self._out = out
         self._number = number
@@ -62,7 +63,6 @@ class WorkerConnection:
         self._inbox: deque[bytes] = deque()
         self._consumed = 0
         self._progress = Progress(0, None)
-        self._reader: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._line: asyncio.Lock | None = None
         """Held by who waits for room first. Others wait in line for it."""
@@ -109,20 +109,7 @@ class WorkerConnection:
         """
         if not self._receives:
             raise self._lost()
-        if self._reader is not None:
-            raise RuntimeError("a connection has one reader")
-        self._reader = self._loop.create_future()
-        try:
-            await self._reader
-        finally:
-            self._reader = None
-
-    def wake_reader(self) -> bool:
-        """Have `until_woken` return. Returns False if nobody waits there."""
-        if self._reader is None or self._reader.done():
-            return False
-        self._reader.set_result(None)
-        return True
+        await self._wait_to_be_woken()
 
     def read_block_nowait(self) -> bytes | None:
         """Return the content of a block that has already arrived, or None."""

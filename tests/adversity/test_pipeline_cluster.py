@@ -79,7 +79,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def cluster_desk(cluster: SparkCluster) -> Iterator[SparkDesk]:
-    with spark_desk(cluster.master, EXECUTORS) as running:
+    with spark_desk(cluster.master, EXECUTORS, executors_only=True) as running:
         yield running
 
 
@@ -256,7 +256,7 @@ def test_executors_killed_on_the_way_change_nothing(
     def kill_after_each_table() -> None:
         for table in ("events", "notifications"):
             while not LakeTable(tmp_path / "lake", BY_NAME[table]).snapshot().number:
-                if over.wait(0.2):
+                if over.wait(0.02):
                     return
             cluster.kill_an_executor()
             killed.append(table)

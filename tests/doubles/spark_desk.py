@@ -1,7 +1,8 @@
 """One Spark session for many `tocsin pipeline` commands: starting Spark takes longer than the jobs of a test.
 
-`python -m tests.doubles.spark_desk JSON` is told `master` and `options` of Spark. It reads a command from each line of
-standard input, a JSON list of words, and answers with a line of JSON: its exit code and what it printed.
+`python -m tests.doubles.spark_desk JSON` is told `master` and `options` of Spark, and `executors_only`. It reads a
+command from each line of standard input, a JSON list of words, and answers with a line of JSON: its exit code and what
+it printed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tests.doubles.spark_cluster import QUICK_JAVA
 from tocsin.cli.main import run as tocsin
 from tocsin.pipeline.jobs import build, deliver, explain, fanout, ingest, reconcile, replay
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, SparkSettings, query_settings, spark_session
+from tocsin.pipeline.update import notification_merge
 
 JOBS: Final = (build, deliver, explain, fanout, ingest, reconcile, replay)
 SHUFFLE_PARTITIONS: Final = 2
@@ -74,10 +76,13 @@ class SparkDesk:
 
 
 @contextmanager
-def spark_desk(master: str = "local[2]", options: Mapping[str, str] | None = None) -> Iterator[SparkDesk]:
-    """`options` of Spark, beside those for few rows."""
+def spark_desk(
+    master: str = "local[2]", options: Mapping[str, str] | None = None, *, executors_only: bool = False
+) -> Iterator[SparkDesk]:
+    """`options` of Spark, beside those for few rows. With `executors_only` builds of few rows are theirs, too."""
+    told = {"master": master, "options": dict(options or {}), "executors_only": executors_only}
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, json.dumps({"master": master, "options": dict(options or {})})],
+        [sys.executable, "-m", __name__, json.dumps(told)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -93,7 +98,9 @@ def spark_desk(master: str = "local[2]", options: Mapping[str, str] | None = Non
         process.stdout.close()
 
 
-def serve(master: str, options: Mapping[str, str]) -> None:
+def serve(master: str, options: Mapping[str, str], *, executors_only: bool) -> None:
+    if executors_only:
+        notification_merge.DRIVERS_ROWS = 0  # type: ignore[misc]  # a process of its own, for this
     settings = SparkSettings(
         "tests",
         master=master,

@@ -31,8 +31,8 @@ def freeze_imports() -> None:
 def unix_sockets(master: str | None) -> Iterator[Mapping[str, str]]:
     """Settings with which Java and Python talk over Unix sockets on this machine. Empty for a cluster.
 
-    A task of some hundred rows takes two thirds of the time that it takes over TCP. The sockets ask for no secret, so
-    they lie in a folder that only this user may enter.
+    Small batches take about two thirds of the time that they take over TCP. The sockets ask for no secret, so they lie
+    in a folder that only this user may enter.
     """
     local = master is not None and master.startswith("local")
     with tempfile.TemporaryDirectory(prefix="tocsin-", ignore_cleanup_errors=True) as folder:

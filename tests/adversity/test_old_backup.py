@@ -98,7 +98,7 @@ async def until_active(agent: RunningAgent) -> None:
     """The app is opened until its token works, as users do who miss notifications."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            # An app knows its mode. While its token is made anew, there is none to ask for it.
+            # An app knows its mode. It cannot ask the token for it while the agent makes a new one.
             status = await agent.agent.tokens.register(agent.device, INSTANT)
             if status.state is TokenState.ACTIVE:
                 return

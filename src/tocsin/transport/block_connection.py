@@ -31,7 +31,7 @@ _READS_PER_WAKE_UP: Final = 32  # then yield to other connections
 
 
 class ReadByOne:
-    """What one task reads. It is a base class, because an object more would cost memory for each connection."""
+    """A connection that one task reads. It is a base class: a further object would cost memory for each connection."""
 
     __slots__ = ("_reader",)
 

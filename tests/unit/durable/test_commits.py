@@ -41,6 +41,14 @@ async def started(commit: asyncio.Task[None]) -> None:
     assert not commit.done()
 
 
+async def committing(store: HeldCommits) -> asyncio.Task[None]:
+    """Make a change, and a task that waits until it is durable."""
+    store.change()
+    commit = asyncio.create_task(store.commit())
+    await started(commit)
+    return commit
+
+
 async def test_a_commit_waits_until_the_trouble_has_passed() -> None:
     store = HeldCommits()
     store.change()
@@ -107,12 +115,8 @@ async def test_what_fails_for_good_is_told_at_once_and_always() -> None:
 
 async def test_a_committer_is_woken_once_by_the_write_of_its_own_changes() -> None:
     store = HeldCommits()
-    store.change()
-    first = asyncio.create_task(store.commit())
-    await started(first)
-    store.change()
-    second = asyncio.create_task(store.commit())
-    await started(second)
+    first = await committing(store)
+    second = await committing(store)
     assert store.writes == 1  # the second change came too late for it
     store.succeed()
     await first
@@ -153,12 +157,8 @@ async def test_after_a_write_for_several_the_next_one_waits_for_others(
 
 async def test_a_store_that_ends_begins_no_further_write() -> None:
     store = HeldCommits()
-    store.change()
-    first = asyncio.create_task(store.commit())
-    await started(first)
-    store.change()
-    second = asyncio.create_task(store.commit())
-    await started(second)
+    first = await committing(store)
+    second = await committing(store)
     store.succeed()
     store.fail_for_good()
     answers = await asyncio.gather(first, second, return_exceptions=True)

@@ -48,7 +48,7 @@ class Group(NamedTuple):
 
 
 class End(NamedTuple):
-    """The end that counts, None if there is none."""
+    """The end that counts. None: it has not ended."""
 
     group: int
     outcome: Stage | None

@@ -31,7 +31,7 @@ Host = tuple[int, str | None]
 
 
 class HostChange(NamedTuple):
-    """What is counted of the subscriptions of an SMP host."""
+    """Counts of an SMP host's subscriptions."""
 
     hour: int
     smp_host: str

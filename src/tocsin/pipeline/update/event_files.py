@@ -32,7 +32,7 @@ FORM: Final = pa.schema(
 
 
 class FileNotes(NamedTuple):
-    """What a file of events holds."""
+    """The contents of a file of events."""
 
     path: str
     stages: frozenset[str]

@@ -189,7 +189,7 @@ class HourlyTables:
         )
 
     def _files(self, hours: Set[Partition], days: Set[Partition]) -> list[CountedFile]:
-        """Of events, only the files with changes, which are few: opening a file costs more than its rows."""
+        """Takes only the files of events with changes, which are few: opening a file costs more than its rows."""
         chosen = []
         for table in (NOTIFICATIONS_TABLE, EVENTS_TABLE):
             for file in self._lake.table(table).snapshot().of_partitions({*hours, *days}):

@@ -70,7 +70,7 @@ class Merge:
     late_events: int = 0
     """New events that were left out, because the rows of their day have expired."""
     files: Mapping[str, FileNotes] = field(default_factory=dict)
-    """What the files with new events hold, by path."""
+    """The contents of files with new events, by path."""
 
 
 def merge_new_events(spark: SparkSession, lake: Lake) -> Merge | None:
@@ -108,7 +108,7 @@ class MergedFiles:
     files: list[DataFile]
     """New files of `notifications`, which no commit names yet."""
     notes: dict[str, FileNotes]
-    """What the files of events hold, by path."""
+    """The contents of files of events, by path."""
 
 
 def merge_files(

@@ -28,7 +28,7 @@ LEASE: Final = lease_of(KEY_HASH)
 
 @dataclass
 class Surroundings:
-    """What `SmpReach` asks and tells: implements its collaborators for one instance."""
+    """Implements the collaborators of `SmpReach` for one instance."""
 
     number: int = ME
     now: float = 1000.0
@@ -80,7 +80,7 @@ class Surroundings:
         return self.reachable
 
     def told_lost(self) -> list[LostTold]:
-        """What the second instance was told since the last call."""
+        """Notices that the second instance got since the last call."""
         told = [parse_told(notice) for channel, notice in self.sent if channel == self.channel_of(OTHER)]
         self.sent.clear()
         return [each for each in told if isinstance(each, LostTold)]

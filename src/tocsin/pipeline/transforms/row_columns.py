@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -58,9 +58,9 @@ def text_column(codes: Codes, texts: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
 
 
-@cache
+@lru_cache(maxsize=1 << 16)
 def hash_of(text: str) -> int:
-    """Few different texts occur."""
+    """Few different texts occur, but whoever makes SMP routers chooses the names of hosts."""
     return spark_xxhash64(text)
 
 

@@ -18,6 +18,7 @@ from tocsin.pipeline.schemas.events import EVENTS, NOTIFICATION
 from tocsin.pipeline.spark.keyed_tasks import KeyedTasks, Piece
 from tocsin.pipeline.transforms.event_merge import READ, READ_TEXTS, STAGE
 from tocsin.pipeline.transforms.row_columns import TEXT, numbers_of, texts_of
+from tocsin.pipeline.update.retention import EPOCH
 
 PERIOD: Final = "period"
 ROWS_AT_ONCE: Final = 1_000_000
@@ -133,4 +134,4 @@ def ids_in(rows: pa.Table) -> tuple[Any, Any]:
 
 
 def _number(day: date) -> int:
-    return (day - date(1970, 1, 1)).days
+    return (day - EPOCH).days

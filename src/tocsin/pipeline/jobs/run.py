@@ -17,7 +17,7 @@ from tocsin.pipeline.jobs.progress import say_page
 from tocsin.pipeline.jobs.reconcile import ReconcileOptions, reconcile_with
 from tocsin.pipeline.jobs.report import METRICS, ReportOptions, report_of
 from tocsin.pipeline.lake.lake import Lake
-from tocsin.pipeline.lake.status_files import STATUS, read_statuses, write_status
+from tocsin.pipeline.lake.status_files import STATUS, first_line, read_statuses, write_status
 from tocsin.pipeline.lake.tables import EVENTS_TABLE, FUNNEL_TABLE
 from tocsin.pipeline.service.metrics_port import metrics_port
 from tocsin.pipeline.service.schedule import Schedule
@@ -25,7 +25,6 @@ from tocsin.pipeline.service.settings import PipelineSettings
 from tocsin.pipeline.spark.session import spark_session
 from tocsin.pipeline.spark.streams import StoppedError, stop_signals, stopping
 from tocsin.pipeline.update.build import build_or_say_why, unbuilt
-from tocsin.pipeline.update.day_tables import first_line
 from tocsin.pipeline.update.event_stream import STREAM
 
 NAME: Final = "pipeline"

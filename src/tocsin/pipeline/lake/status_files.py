@@ -50,3 +50,9 @@ def read_statuses(lake: Path) -> dict[str, JobStatus]:
             continue
         found[status.job] = status
     return found
+
+
+def first_line(error: Exception) -> str:
+    """The part of an error that fits into a status file and a summary."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-LONGEST_FOLDER: Final = 60
-"""Characters. The system allows about 104 for the path of a socket, and Spark adds 43."""
+LONGEST_PARENT: Final = 45
+"""Characters. The system allows about 104 for the path of a socket. Our folder adds 16, and Spark 43."""
 
 _frozen = False
 
@@ -35,10 +35,10 @@ def unix_sockets(master: str | None) -> Iterator[Mapping[str, str]]:
     in a folder that only this user may enter.
     """
     local = master is not None and master.startswith("local")
+    if not local or len(tempfile.gettempdir()) > LONGEST_PARENT:
+        yield {}
+        return
     with tempfile.TemporaryDirectory(prefix="tocsin-", ignore_cleanup_errors=True) as folder:
-        if not local or len(folder) > LONGEST_FOLDER:
-            yield {}
-            return
         yield {
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.python.unix.domain.socket.dir": folder,

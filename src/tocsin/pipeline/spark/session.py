@@ -15,6 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tocsin.errors import ConfigError
+from tocsin.pipeline.lake.status_files import first_line
 from tocsin.pipeline.spark.java import QUICK, java_home
 
 LOCAL: Final = "local[*]"
@@ -125,7 +126,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        raise ConfigError(f"Spark did not start with --master {master}: {_first_line(error)}") from error
+        raise ConfigError(f"Spark did not start with --master {master}: {first_line(error)}") from error
     try:
         yield session
     finally:
@@ -194,7 +195,3 @@ def _many_rows() -> dict[str, str]:
         # Small enough for one day's files to keep several cores busy to the end.
         "spark.sql.files.maxPartitionBytes": "32m",
     }
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__

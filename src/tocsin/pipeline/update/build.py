@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from tocsin.errors import StoreError
 from tocsin.pipeline.lake.commits import OvertakenError
 from tocsin.pipeline.lake.lake import Lake
-from tocsin.pipeline.lake.status_files import write_status
+from tocsin.pipeline.lake.status_files import first_line, write_status
 from tocsin.pipeline.lake.tables import (
     EVENTS_TABLE,
     FUNNEL_TABLE,
@@ -28,7 +28,6 @@ from tocsin.pipeline.lake.tables import (
 )
 from tocsin.pipeline.schemas.hourly import ACCOUNT
 from tocsin.pipeline.spark.session import FOR_FEW_ROWS, query_settings
-from tocsin.pipeline.update.day_tables import first_line
 from tocsin.pipeline.update.event_files import FileNotes
 from tocsin.pipeline.update.hourly_tables import HourlyTables
 from tocsin.pipeline.update.notification_merge import merge_new_events, new_events

@@ -24,6 +24,7 @@ from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.lake.commits import DataFile
 from tocsin.pipeline.lake.data_files import write_rows
 from tocsin.pipeline.lake.places import TablePlace
+from tocsin.pipeline.lake.status_files import first_line
 from tocsin.pipeline.lake.tables import (
     ENGINES_TABLE,
     EVENTS_TABLE,
@@ -61,8 +62,8 @@ from tocsin.pipeline.transforms.tokens import (
     tokens_daily,
 )
 from tocsin.pipeline.update.event_files import FILES_OF_SHARE, columns_in, parts_in, shares_of
+from tocsin.pipeline.update.retention import EPOCH
 
-EPOCH: Final = date(1970, 1, 1)
 ROWS_AT_ONCE: Final = 1_000_000
 """Notifications that a task counts at once. They take about 300 MB."""
 TOKEN_ROWS: Final = 10_000_000
@@ -349,9 +350,3 @@ class _TableWriter:
             )
         except Exception as error:  # the other tables are made
             yield Failed(table.name, first_line(error))
-
-
-def first_line(error: Exception) -> str:
-    """The part of an error that fits into a status file and a summary."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:300] if lines else type(error).__name__

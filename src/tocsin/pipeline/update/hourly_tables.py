@@ -15,6 +15,7 @@ from tocsin.errors import StoreError
 from tocsin.events.delivery_events import Stage
 from tocsin.pipeline.lake.commits import DataFile, OvertakenError, Partition, TableSnapshot
 from tocsin.pipeline.lake.lake import Lake
+from tocsin.pipeline.lake.status_files import first_line
 from tocsin.pipeline.lake.tables import (
     EVENTS_TABLE,
     FUNNEL_TABLE,
@@ -31,7 +32,6 @@ from tocsin.pipeline.update.day_tables import (
     SmallHour,
     WrittenFile,
     count_days,
-    first_line,
 )
 from tocsin.pipeline.update.event_files import FileNotes, notes_on
 from tocsin.pipeline.update.notification_merge import tasks_for

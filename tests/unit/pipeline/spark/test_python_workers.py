@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tocsin.pipeline.spark import python_workers
-from tocsin.pipeline.spark.python_workers import LONGEST_FOLDER, freeze_imports, unix_sockets
+from tocsin.pipeline.spark.python_workers import LONGEST_PARENT, freeze_imports, unix_sockets
 
 
 def test_a_process_freezes_its_imports_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_processes_of_a_cluster_keep_sockets_with_a_secret(master: str | None) -
 def test_a_folder_whose_path_is_too_long_for_sockets_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deep = tmp_path / ("d" * LONGEST_FOLDER)
+    deep = tmp_path / ("d" * LONGEST_PARENT)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     with unix_sockets("local[2]") as settings:
